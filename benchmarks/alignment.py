@@ -1,10 +1,12 @@
-"""Local alignment: seconds and cells per second of `SmithWaterman`, beside parasail's where that is installed.
+"""Local alignment: seconds and cells per second of `SmithWaterman`, beside parasail's where that is
+installed.
 
     python benchmarks/alignment.py [--strings 500] [--length 350] [--repeats 3]
 
-All pairs of random proteins whose lengths vary by a third, both on one thread, in turns in one run; the scores of both
-must be equal. Cells are the products of the lengths of two strings, summed over all pairs. parasail aligns as
-kernelmosaic 0.3 had it do: a profile per string, then the striped function that starts with 8 bits.
+All pairs of random proteins whose lengths vary by a third, both on one thread, in turns in one run;
+the scores of both must be equal. Cells are the products of the lengths of two strings, summed over
+all pairs. parasail aligns as kernelmosaic 0.3 had it do: a profile per string, then the striped
+function that starts with 8 bits.
 """
 
 from __future__ import annotations
@@ -25,26 +27,34 @@ from kernelmosaic.kernels.strings import _substitution
 def proteins(count: int, length: int) -> list[str]:
     rng = np.random.RandomState(0)
     letters = list(_substitution("blosum62")[0][:20])
-    return ["".join(rng.choice(letters, n)) for n in rng.randint(2 * length // 3, 4 * length // 3 + 1, size=count)]
+    return [
+        "".join(rng.choice(letters, n))
+        for n in rng.randint(2 * length // 3, 4 * length // 3 + 1, size=count)
+    ]
 
 
 def by_parasail(parasail: Any, X: list[str]) -> np.ndarray:
     S = np.zeros((len(X), len(X)))
     for i, x in enumerate(X):
         profile = parasail.profile_create_sat(x, parasail.blosum62)
-        S[i, i:] = S[i:, i] = [parasail.sw_striped_profile_sat(profile, z, 11, 1).score for z in X[i:]]
+        S[i, i:] = S[i:, i] = [
+            parasail.sw_striped_profile_sat(profile, z, 11, 1).score for z in X[i:]
+        ]
     return S
 
 
 def seconds(work: Callable[[list[str]], Any], X: list[str]) -> float:
-    """Return processor seconds: both keep to one thread, and the neighbours' work is not counted."""
+    """Return processor seconds: both keep to one thread, and the neighbours' work is not
+    counted."""
     start = time.process_time()
     work(X)
     return time.process_time() - start
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--strings", type=int, default=500)
     parser.add_argument("--length", type=int, default=350)
     parser.add_argument("--repeats", type=int, default=3)
@@ -67,7 +77,8 @@ def main() -> None:
     times = np.min(rounds, axis=0)
     print(describe_machine())
     rows = [
-        (name, f"{t:.2f}", f"{cells / t:.2e}", f"{times[-1] / t:.2f}") for name, t in zip(works, times, strict=True)
+        (name, f"{t:.2f}", f"{cells / t:.2e}", f"{times[-1] / t:.2f}")
+        for name, t in zip(works, times, strict=True)
     ]
     pairs = len(X) * (len(X) + 1) // 2
     heads = ("by", "processor seconds", "cells/s", f"speed, {list(works)[-1]} = 1")

@@ -1,15 +1,19 @@
-"""What probabilities are worth, and what they cost: `calibration` and the CV estimators against CalibratedClassifierCV.
+"""What probabilities are worth, and what they cost: `calibration` and the CV estimators against
+CalibratedClassifierCV.
 
     PYTHONPATH=. python benchmarks/calibration.py [--data FOLDER] [--splits 5] [--quick]
-    PYTHONPATH=. python benchmarks/calibration.py --data FOLDER --train 300 [--splits 5] [--sets vehicle segment]
+    PYTHONPATH=. python benchmarks/calibration.py --data FOLDER --train 300 [--splits 5] [--sets
+    vehicle segment]
 
-Reads the sets from the folder that `--data` or the environment variable KERNELMOSAIC_DATA names; without it, those that
-come with scikit-learn. At most 700 samples of a set count. Half of them trains, in repeated stratified splits; columns
-are standardised by the training half. Log-loss and Brier score (summed over the classes) of the other half, and seconds
-of the fit, are means over the splits; the last rows are means over the sets, times geometric ones, in plain fits.
+Reads the sets from the folder that `--data` or the environment variable KERNELMOSAIC_DATA names;
+without it, those that come with scikit-learn. At most 700 samples of a set count. Half of them
+trains, in repeated stratified splits; columns are standardised by the training half. Log-loss and
+Brier score (summed over the classes) of the other half, and seconds of the fit, are means over the
+splits; the last rows are means over the sets, times geometric ones, in plain fits.
 
-With `--train`, sets of the folder have so many training samples and all others for testing, and the log-losses of
-`"sigmoid"` and `"isotonic"` are compared: the standard error is that of the mean difference over the splits.
+With `--train`, sets of the folder have so many training samples and all others for testing, and the
+log-losses of `"sigmoid"` and `"isotonic"` are compared: the standard error is that of the mean
+difference over the splits.
 
 Prints Markdown.
 """
@@ -65,8 +69,12 @@ METHODS: dict[str, Callable[[], Any]] = {
     PLAIN: lambda: MKLClassifier(),
     '`MKLClassifier(calibration="sigmoid")`': lambda: MKLClassifier(calibration="sigmoid"),
     '`MKLClassifier(calibration="isotonic")`': lambda: MKLClassifier(calibration="isotonic"),
-    "`CalibratedClassifierCV`, `ensemble=False`": lambda: CalibratedClassifierCV(MKLClassifier(), cv=5, ensemble=False),
-    "`CalibratedClassifierCV`, `ensemble=True`": lambda: CalibratedClassifierCV(MKLClassifier(), cv=5, ensemble=True),
+    "`CalibratedClassifierCV`, `ensemble=False`": lambda: CalibratedClassifierCV(
+        MKLClassifier(), cv=5, ensemble=False
+    ),
+    "`CalibratedClassifierCV`, `ensemble=True`": lambda: CalibratedClassifierCV(
+        MKLClassifier(), cv=5, ensemble=True
+    ),
     "`DiscriminantMKLClassifier()`": lambda: DiscriminantMKLClassifier(),
     "`MKLClassifierCV(Cs=8)`": lambda: MKLClassifierCV(Cs=8),
 }
@@ -80,7 +88,10 @@ def read_sets(folder: Path | None, quick: bool) -> dict[str, tuple[np.ndarray, n
     chosen = {}
     for name, (X, y) in list(sets.items())[: 2 if quick else None]:
         rows = np.random.RandomState(0).permutation(len(y))[:MOST]
-        chosen[name] = np.asarray(X, dtype=np.float64)[rows], np.unique(y, return_inverse=True)[1][rows]
+        chosen[name] = (
+            np.asarray(X, dtype=np.float64)[rows],
+            np.unique(y, return_inverse=True)[1][rows],
+        )
     return chosen
 
 
@@ -103,14 +114,20 @@ def figures(make: Callable[[], Any], X: np.ndarray, y: np.ndarray, splits: int) 
 
 
 def compare_methods(names: list[str], folder: Path | None, n_train: int, splits: int) -> None:
-    """Print the mean log-losses of both methods on every set, and their difference with its standard error."""
-    print("| set | tested | sigmoid | isotonic | difference | standard error |\n| --- | --- | --- | --- | --- | --- |")
+    """Print the mean log-losses of both methods on every set, and their difference with its
+    standard error."""
+    print(
+        "| set | tested | sigmoid | isotonic | difference | standard error |\n| --- | --- | --- |"
+        " --- | --- | --- |"
+    )
     for name in names:
         data = load(name, data_home=folder)
         X = np.asarray(data.data, dtype=np.float64)
         y = np.unique(data.target, return_inverse=True)[1]
         n_test = len(y) - n_train
-        splitter = StratifiedShuffleSplit(splits, train_size=n_train, test_size=n_test, random_state=0)
+        splitter = StratifiedShuffleSplit(
+            splits, train_size=n_train, test_size=n_test, random_state=0
+        )
         losses = np.empty((splits, 2))
         for row, (train, test) in zip(losses, splitter.split(X, y), strict=True):
             scaler = StandardScaler().fit(X[train])
@@ -126,12 +143,16 @@ def compare_methods(names: list[str], folder: Path | None, n_train: int, splits:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     folder = os.environ.get("KERNELMOSAIC_DATA")
     parser.add_argument("--data", type=Path, default=Path(folder) if folder else None)
     parser.add_argument("--splits", type=int, default=5)
     parser.add_argument("--quick", action="store_true", help="two sets")
-    parser.add_argument("--train", type=int, help="so many training samples; compare sigmoid and isotonic")
+    parser.add_argument(
+        "--train", type=int, help="so many training samples; compare sigmoid and isotonic"
+    )
     parser.add_argument("--sets", nargs="+", default=list(COMPARED), help="with --train")
     options = parser.parse_args()
     warnings.simplefilter("ignore", ConvergenceWarning)
@@ -147,12 +168,19 @@ def main() -> None:
     for j, (X, y) in enumerate(sets.values()):
         for i, make in enumerate(METHODS.values()):
             table[i, j] = figures(make, X, y, options.splits)
-    print(f"| log-loss | {' | '.join(sets)} | mean | Brier | time |\n| --- |{' --- |' * (len(sets) + 3)}")
+    print(
+        f"| log-loss | {' | '.join(sets)} | mean | Brier | time |\n| ---"
+        f" |{' --- |' * (len(sets) + 3)}"
+    )
     for i, head in enumerate(METHODS):
         cells = [
-            f"{value:.3f}" if np.isfinite(value) else "" for value in (*table[i, :, 0], *table[i, :, :2].mean(axis=0))
+            f"{value:.3f}" if np.isfinite(value) else ""
+            for value in (*table[i, :, 0], *table[i, :, :2].mean(axis=0))
         ]
-        print(f"| {head} | {' | '.join(cells)} | {geometric_mean(table[i, :, 2] / table[0, :, 2]):.1f} |")
+        print(
+            f"| {head} | {' | '.join(cells)} |"
+            f" {geometric_mean(table[i, :, 2] / table[0, :, 2]):.1f} |"
+        )
     print(f"\nA plain fit takes {geometric_mean(table[0, :, 2]):.3f} s.\n\n{describe_machine()}")
 
 

@@ -2,9 +2,10 @@
 
     python benchmarks/census.py [--rank 300] [--Cs 5] [--folds 3] [--device cuda]
 
-`MKLClassifierCV` chooses C and the norm over three Gaussian kernels of low rank, or exactly with ``--rank 0`` and a
-device; beside it scikit-learn's `Nystroem` of the same total rank with `LinearSVC`, C chosen from the same values, and
-`CalibratedClassifierCV` around it. a9a is read from the folder KERNELMOSAIC_DATA or fetched. Prints Markdown.
+`MKLClassifierCV` chooses C and the norm over three Gaussian kernels of low rank, or exactly with
+``--rank 0`` and a device; beside it scikit-learn's `Nystroem` of the same total rank with
+`LinearSVC`, C chosen from the same values, and `CalibratedClassifierCV` around it. a9a is read from
+the folder KERNELMOSAIC_DATA or fetched. Prints Markdown.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ from kernelmosaic.kernels import Gaussian, family
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rank", type=int, default=300)
     parser.add_argument("--Cs", type=int, default=5)
     parser.add_argument("--folds", type=int, default=3)
@@ -39,23 +42,42 @@ def main() -> None:
     Cs = np.logspace(-1.5, 1.5, given.Cs)
     low_rank = {"approximation": "nystroem", "rank": given.rank} if given.rank else {}
     kernels = family(Gaussian(), factor=[1, 2, 4])
-    options = {"scale": False, "slack": given.slack, "random_state": 0, "device": given.device, **low_rank}
+    options = {
+        "scale": False,
+        "slack": given.slack,
+        "random_state": 0,
+        "device": given.device,
+        **low_rank,
+    }
     ours = MKLClassifierCV(kernels, Cs=Cs, cv=given.folds, norms=(1, "uniform"), **options)
-    machine = make_pipeline(Nystroem(gamma=1 / 50, n_components=3 * (given.rank or 300), random_state=0), LinearSVC())
+    machine = make_pipeline(
+        Nystroem(gamma=1 / 50, n_components=3 * (given.rank or 300), random_state=0), LinearSVC()
+    )
     theirs = GridSearchCV(machine, {"linearsvc__C": Cs}, cv=given.folds)
-    print(f"{describe_machine()}\n\n| what | accuracy | log-loss | CPU seconds | seconds | chosen |")
+    print(
+        f"{describe_machine()}\n\n| what | accuracy | log-loss | CPU seconds | seconds | chosen |"
+    )
     print("| --- | --- | --- | --- | --- | --- |")
     for name, model in (("MKLClassifierCV", ours), ("Nystroem + LinearSVC", theirs)):
         start, cpu = time.perf_counter(), time.process_time()
         fitted: Any = model.fit(X, y)
         if name == "MKLClassifierCV":
-            chosen = f"C = {fitted.C_:.2g}, norm {fitted.norm_}, largest gap {fitted.duality_gaps_.max():.1e}"
+            chosen = (
+                f"C = {fitted.C_:.2g}, norm {fitted.norm_}, largest gap"
+                f" {fitted.duality_gaps_.max():.1e}"
+            )
         else:
             chosen = f"C = {fitted.best_params_['linearsvc__C']:.2g}"
-            fitted = CalibratedClassifierCV(fitted.best_estimator_, cv=given.folds, ensemble=False).fit(X, y)
+            fitted = CalibratedClassifierCV(
+                fitted.best_estimator_, cv=given.folds, ensemble=False
+            ).fit(X, y)
         taken = time.process_time() - cpu, time.perf_counter() - start
         right, loss = fitted.score(X_test, y_test), log_loss(y_test, fitted.predict_proba(X_test))
-        print(f"| {name} | {100 * right:.2f} % | {loss:.4f} | {taken[0]:.0f} | {taken[1]:.0f} | {chosen} |", flush=True)
+        print(
+            f"| {name} | {100 * right:.2f} % | {loss:.4f} | {taken[0]:.0f} | {taken[1]:.0f} |"
+            f" {chosen} |",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

@@ -1,12 +1,14 @@
-"""Which method when: accuracy, support vectors, kernels used and time of each method, on sets scikit-learn carries.
+"""Which method when: accuracy, support vectors, kernels used and time of each method, on sets
+scikit-learn carries.
 
     python benchmarks/choosing.py [--splits 5] [--parts accuracy,regression,time]
 
 accuracy    GAUSS4 (generated) with two kernels and with four, breast cancer, wine, digits in four views, and the same
-            with four views of noise. Half of at most 800 samples trains. Columns are standardised on the training part.
-            C (κ, λ) is chosen for each method by three-fold cross-validation in the training part; mean and deviation
-            over the splits.
-regression  diabetes, and a wave that is fast on one side and slow on the other: the same with R², C and ε chosen.
+            with four views of noise. Half of at most 800 samples trains. Columns are standardised
+            on the training part. C (κ, λ) is chosen for each method by three-fold cross-validation
+            in the training part; mean and deviation over the splits.
+regression  diabetes, and a wave that is fast on one side and slow on the other: the same with R², C
+and ε chosen.
 time        one fit at C = 10 in fits of scikit-learn's SVC with one Gaussian kernel, on 2000 samples of GAUSS4 and 1200
             of digits; all in one run, the best of three, in turns.
 
@@ -84,7 +86,11 @@ def problems() -> list[Problem]:
     cancer = load_breast_cancer(return_X_y=True)
     groups = {"mean": slice(0, 10), "error": slice(10, 20), "worst": slice(20, 30)}
     kinds = {"linear": Linear(), "gaussian": Gaussian("median")}
-    views = [(f"{group} {kind}", kernel, cut) for group, cut in groups.items() for kind, kernel in kinds.items()]
+    views = [
+        (f"{group} {kind}", kernel, cut)
+        for group, cut in groups.items()
+        for kind, kernel in kinds.items()
+    ]
     plane = make_gaussians(n_components=4, n_samples=800, random_state=0)
     return [
         Problem("GAUSS4, two kernels", *plane, on_all_columns()[:2]),
@@ -101,7 +107,8 @@ def searched(model: BaseEstimator, **grid: list[Any]) -> GridSearchCV:
 
 
 def methods(kernels: list[tuple[Any, ...]], n_classes: int) -> dict[str, Any]:
-    """Every method with its own search; those for more than two classes only where there are more."""
+    """Every method with its own search; those for more than two classes only where there are
+    more."""
     made = {
         "SVM, one Gaussian kernel": searched(SVC(), C=PRICES),
         "uniform weights": searched(MKLClassifier(kernels, weights="uniform"), C=PRICES),
@@ -109,7 +116,9 @@ def methods(kernels: list[tuple[Any, ...]], n_classes: int) -> dict[str, Any]:
         "MKL, `norm=2`": searched(MKLClassifier(kernels, norm=2), C=PRICES),
         "RMKL": Penalised(kernels),
         "localized": searched(LocalizedMKLClassifier(kernels, step="lbfgs", n_init=1), C=PRICES),
-        "discriminant": searched(DiscriminantMKLClassifier(kernels), alpha=[1e-4, 1e-3, 1e-2, 1e-1]),
+        "discriminant": searched(
+            DiscriminantMKLClassifier(kernels), alpha=[1e-4, 1e-3, 1e-2, 1e-1]
+        ),
     }
     if n_classes > 2:
         made["joint"] = searched(MKLClassifier(kernels, multi_class="joint"), C=PRICES)
@@ -126,7 +135,9 @@ class Penalised(BaseEstimator):
     def fit(self, X: Any, y: Any) -> Penalised:
         best = searched(MKLClassifier(self.kernels), C=PRICES).fit(X, y).best_estimator_
         order = 2 if len(self.kernels) <= 6 else 1
-        search = ResponseSurfaceSearchCV(clone(best), on="penalties", cv=FOLDS, order=order).fit(X, y)
+        search = ResponseSurfaceSearchCV(clone(best), on="penalties", cv=FOLDS, order=order).fit(
+            X, y
+        )
         self.best_estimator_ = search.best_estimator_
         return self
 
@@ -142,12 +153,18 @@ def used(model: Any, n_samples: int) -> tuple[float, float]:
     return 100 * model.support_fraction_, float(np.count_nonzero((weights > 0).any(axis=0)))
 
 
-def measure(problem: Problem, makers: Callable[..., dict[str, Any]], splits: int, stratify: bool) -> Results:
+def measure(
+    problem: Problem, makers: Callable[..., dict[str, Any]], splits: int, stratify: bool
+) -> Results:
     results: Results = {}
     for seed in range(splits):
         most = min(800, len(problem.y)) // 2
         cut = train_test_split(
-            problem.X, problem.y, train_size=most, stratify=problem.y if stratify else None, random_state=seed
+            problem.X,
+            problem.y,
+            train_size=most,
+            stratify=problem.y if stratify else None,
+            random_state=seed,
         )
         X, X_test, y, y_test = cut
         scaler = StandardScaler().fit(X)
@@ -159,14 +176,20 @@ def measure(problem: Problem, makers: Callable[..., dict[str, Any]], splits: int
     return results
 
 
-def compare(problems: list[Problem], makers: Callable[..., dict[str, Any]], splits: int, stratify: bool) -> None:
-    """Print two tables: scores, then support vectors and kernels; one row per method, one column per set."""
+def compare(
+    problems: list[Problem], makers: Callable[..., dict[str, Any]], splits: int, stratify: bool
+) -> None:
+    """Print two tables: scores, then support vectors and kernels; one row per method, one column
+    per set."""
     found = {problem.name: measure(problem, makers, splits, stratify) for problem in problems}
     names = max(found.values(), key=len)
     for cell in (score_cell, size_cell):
         print(f"\n| | {' | '.join(found)} |\n| --- |{' --- |' * len(found)}")
         for name in names:
-            print(f"| {name} | {' | '.join(cell(results.get(name)) for results in found.values())} |", flush=True)
+            print(
+                f"| {name} | {' | '.join(cell(results.get(name)) for results in found.values())} |",
+                flush=True,
+            )
 
 
 def score_cell(rows: list[tuple[float, ...]] | None) -> str:
@@ -187,7 +210,9 @@ def waves() -> Problem:
     random = np.random.RandomState(0)
     x = random.uniform(-3, 3, size=800)
     y = np.where(x < 0, np.sin(8 * x), np.sin(x)) + 0.15 * random.normal(size=x.size)
-    return Problem("two waves", x[:, np.newaxis], y, [("narrow", Gaussian(0.2)), ("wide", Gaussian(2.0))])
+    return Problem(
+        "two waves", x[:, np.newaxis], y, [("narrow", Gaussian(0.2)), ("wide", Gaussian(2.0))]
+    )
 
 
 def regressors(kernels: list[tuple[Any, ...]], _: int) -> dict[str, Any]:
@@ -197,7 +222,9 @@ def regressors(kernels: list[tuple[Any, ...]], _: int) -> dict[str, Any]:
         "uniform weights": GridSearchCV(MKLRegressor(kernels, weights="uniform"), grid, cv=3),
         "MKL, sparse": GridSearchCV(MKLRegressor(kernels), grid, cv=3),
         "MKL, `norm=2`": GridSearchCV(MKLRegressor(kernels, norm=2), grid, cv=3),
-        "localized": GridSearchCV(LocalizedMKLRegressor(kernels, step="lbfgs", n_init=1), grid, cv=3),
+        "localized": GridSearchCV(
+            LocalizedMKLRegressor(kernels, step="lbfgs", n_init=1), grid, cv=3
+        ),
     }
 
 
@@ -208,7 +235,12 @@ def accuracy(splits: int) -> None:
 def regression(splits: int) -> None:
     X, y = load_diabetes(return_X_y=True)
     standard = (y - y.mean()) / y.std()
-    compare([Problem("diabetes", X, standard, on_all_columns()), waves()], regressors, splits, stratify=False)
+    compare(
+        [Problem("diabetes", X, standard, on_all_columns()), waves()],
+        regressors,
+        splits,
+        stratify=False,
+    )
 
 
 def timed(name: str, X: np.ndarray, y: np.ndarray, kernels: list[tuple[Any, ...]]) -> None:
@@ -241,7 +273,9 @@ def times(_: int) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--splits", type=int, default=5)
     parser.add_argument("--parts", default="accuracy,regression,time")
     options = parser.parse_args()

@@ -14,7 +14,8 @@ from rich.table import Table
 
 
 def best_time(work: Callable[[], Any], repeats: int = 3) -> float:
-    """Return the seconds of the fastest of some runs: on a shared machine the others measure the neighbours."""
+    """Return the seconds of the fastest of some runs: on a shared machine the others measure the
+    neighbours."""
     times = []
     for _ in range(repeats):
         start = time.perf_counter()
@@ -24,7 +25,8 @@ def best_time(work: Callable[[], Any], repeats: int = 3) -> float:
 
 
 def best_times(works: Sequence[Callable[[], Any]], repeats: int = 3) -> list[float]:
-    """Return the best seconds of each, run in turns so that a neighbour's burst of work falls on all alike."""
+    """Return the best seconds of each, run in turns so that a neighbour's burst of work falls on
+    all alike."""
     rounds = [[best_time(work, 1) for work in works] for _ in range(repeats)]
     return [min(times) for times in zip(*rounds, strict=True)]
 
@@ -49,9 +51,15 @@ def describe_machine() -> str:
     processor = platform.processor() or platform.machine()
     try:
         with open("/proc/cpuinfo") as info:
-            processor = next(line.split(":")[1].strip() for line in info if line.startswith("model name"))
+            processor = next(
+                line.split(":")[1].strip() for line in info if line.startswith("model name")
+            )
     except (OSError, StopIteration):
         pass
     load = f", load {os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else ""
-    packages = ", ".join(f"{package.__name__} {package.__version__}" for package in (np, scipy, sklearn, numba))
-    return f"{processor}, {os.cpu_count()} cores{load}; Python {platform.python_version()}, {packages}"
+    packages = ", ".join(
+        f"{package.__name__} {package.__version__}" for package in (np, scipy, sklearn, numba)
+    )
+    return (
+        f"{processor}, {os.cpu_count()} cores{load}; Python {platform.python_version()}, {packages}"
+    )

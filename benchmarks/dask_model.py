@@ -1,18 +1,22 @@
-"""What rows on Dask workers cost and gain: a model of one machine's measurements, its crossover, and a soak test.
+"""What rows on Dask workers cost and gain: a model of one machine's measurements, its crossover,
+and a soak test.
 
     python benchmarks/dask_model.py [--quick] [--parts model memory soak] [--picture FILE]
 
-A fit takes as long as its trips to the workers, each with a latency and the bytes it carries, plus the passes over the
-rows, which the workers share, plus what the process that called `fit` does alone:
+A fit takes as long as its trips to the workers, each with a latency and the bytes it carries, plus
+the passes over the rows, which the workers share, plus what the process that called `fit` does
+alone:
 
-    time(n, w) = trips × (latency(w) + a row × n) + (work × n + a constant) / w + home × n + a constant.
+    time(n, w) = trips × (latency(w) + a row × n) + (work × n + a constant) / w + home × n + a
+    constant.
 
-Latency and what a row of numbers costs are measured with tasks that do nothing. The lines of `work` and `home` go
-through the CPU times, on the workers and in the calling process, of fits of two sizes less those of as many such tasks;
-that of the plain fit, on one core, goes through its own. The crossover is the least n from which w workers, a core
-each, beat the plain fit. The part `memory` fits features that one worker may not hold: in this process, stored and
-computed again in every pass, and on workers with a limit of memory. The soak test fits while a worker is killed again
-and again, and with one that is slow, and compares with the plain fit.
+Latency and what a row of numbers costs are measured with tasks that do nothing. The lines of `work`
+and `home` go through the CPU times, on the workers and in the calling process, of fits of two sizes
+less those of as many such tasks; that of the plain fit, on one core, goes through its own. The
+crossover is the least n from which w workers, a core each, beat the plain fit. The part `memory`
+fits features that one worker may not hold: in this process, stored and computed again in every
+pass, and on workers with a limit of memory. The soak test fits while a worker is killed again and
+again, and with one that is slow, and compares with the plain fit.
 """
 
 from __future__ import annotations
@@ -67,7 +71,8 @@ class Trip:
 
 
 def empty_trip(client: Any, workers: int, n: int) -> Trip:
-    """Send n numbers to two partitions a worker and fetch them again; the best wall time, the mean CPU times."""
+    """Send n numbers to two partitions a worker and fetch them again; the best wall time, the mean
+    CPU times."""
     import dask
 
     parts = list(dask.persist(*[dask.delayed(np.zeros, pure=False)(1) for _ in range(2 * workers)]))
@@ -78,7 +83,9 @@ def empty_trip(client: Any, workers: int, n: int) -> Trip:
         if repeat == 3:  # the first few load modules
             away, home = worker_cpu(client), time.process_time()
         start = time.perf_counter()
-        dask.compute(*[task(part, own) for part, own in zip(parts, rows, strict=True)], optimize_graph=False)
+        dask.compute(
+            *[task(part, own) for part, own in zip(parts, rows, strict=True)], optimize_graph=False
+        )
         walls.append(time.perf_counter() - start)
     home = time.process_time() - home
     return Trip(min(walls[3:]), home / REPEATS, (worker_cpu(client) - away) / REPEATS)
@@ -158,7 +165,8 @@ class Line:
 
 @dataclass(frozen=True)
 class Model:
-    """The numbers of the formula above; latencies of one worker and of two, beyond which they grow in a line."""
+    """The numbers of the formula above; latencies of one worker and of two, beyond which they grow
+    in a line."""
 
     trips: int
     latency: dict[int, float]
@@ -173,7 +181,8 @@ class Model:
         return Line(constant, self.trips * self.a_row + self.work.a_row / workers + self.home.a_row)
 
     def crossover(self, workers: int) -> float:
-        """Return the least n from which so many workers are faster than the plain fit; infinity if none is."""
+        """Return the least n from which so many workers are faster than the plain fit; infinity if
+        none is."""
         theirs = self.seconds(workers)
         gain = self.plain.a_row - theirs.a_row
         return max(theirs.constant - self.plain.constant, 0.0) / gain if gain > 0 else np.inf
@@ -201,18 +210,40 @@ def measure(sizes: tuple[int, int], rank: int, slack: int) -> None:
         Line.through(sizes, tuple(fit.home for fit in plain)),
     )
     print(
-        f"\nslack={slack}, D = {features}: {alone[0].trips} and {found.trips} trips a fit of {sizes[0]} and {n}, each "
-        f"{1e3 * latency[1]:.0f} ms (1 worker), {1e3 * latency[2]:.0f} ms (2) and {1e9 * found.a_row:.0f} ns a row; "
-        f"CPU here {found.home.constant:.2f} s + {1e6 * found.home.a_row:.1f} µs a row, on the workers "
-        f"{found.work.constant:.2f} s + {1e9 * found.work.a_row / features:.0f} ns a row and feature; plain "
-        f"{found.plain.constant:.2f} s + {1e9 * found.plain.a_row / features:.0f} ns a row and feature"
+        f"\nslack={slack}, D = {features}: {alone[0].trips} and {found.trips} trips a fit of"
+        f" {sizes[0]} and {n}, each {1e3 * latency[1]:.0f} ms (1 worker), {1e3 * latency[2]:.0f} ms"
+        f" (2) and {1e9 * found.a_row:.0f} ns a row; CPU here {found.home.constant:.2f} s +"
+        f" {1e6 * found.home.a_row:.1f} µs a row, on the workers {found.work.constant:.2f} s +"
+        f" {1e9 * found.work.a_row / features:.0f} ns a row and feature; plain"
+        f" {found.plain.constant:.2f} s + {1e9 * found.plain.a_row / features:.0f} ns a row and"
+        " feature"
     )
-    rows = [("plain", f"{plain[1].wall:.2f}", "", f"{plain[1].home:.2f}", "", 0, f"{plain[1].objective:.2f}")]
+    rows = [
+        (
+            "plain",
+            f"{plain[1].wall:.2f}",
+            "",
+            f"{plain[1].home:.2f}",
+            "",
+            0,
+            f"{plain[1].objective:.2f}",
+        )
+    ]
     for workers, fit in fits.items():
         cpu = f"{fit.home:.2f}", f"{fit.away:.2f}"
         predicted = f"{found.seconds(workers)(n):.2f}"
-        rows.append((workers, f"{fit.wall:.2f}", predicted, *cpu, fit.trips, f"{fit.objective:.2f}"))
-    heads = ("workers", "seconds", "predicted", "CPU s here", "CPU s on workers", "trips", "objective")
+        rows.append(
+            (workers, f"{fit.wall:.2f}", predicted, *cpu, fit.trips, f"{fit.objective:.2f}")
+        )
+    heads = (
+        "workers",
+        "seconds",
+        "predicted",
+        "CPU s here",
+        "CPU s on workers",
+        "trips",
+        "objective",
+    )
     print_table(f"Measured and predicted, n = {n}, slack={slack}", heads, rows)
     table = []
     for size in (1e5, 1e6, 1e7, 1e8):
@@ -225,7 +256,7 @@ def measure(sizes: tuple[int, int], rank: int, slack: int) -> None:
     print_table(f"Predicted seconds, a core each, D = {features}, slack={slack}", heads, table)
 
 
-# Memory --------------------------------------------------------------------------------------------------------------
+# Memory -------------------------------------------------------------------------------------------
 
 
 def peak() -> float:
@@ -254,28 +285,43 @@ def memory(n: int, rank: int, limits: tuple[int, ...]) -> None:
 
     def note(name: str, fit: Fit, most: float) -> None:
         cpu = f"{fit.home:.1f} + {fit.away:.1f}"
-        table.append((name, f"{fit.wall:.1f}", cpu, fit.trips, f"{most:.0f}", f"{fit.objective:.2f}"))
+        table.append(
+            (name, f"{fit.wall:.1f}", cpu, fit.trips, f"{most:.0f}", f"{fit.objective:.2f}")
+        )
         print(*table[-1], flush=True)
 
     for name, budget in (("stored", 2 * size), ("computed again", size // 4)):
-        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as alone:  # so that its peak is its own
+        with ProcessPoolExecutor(
+            1, mp_context=get_context("spawn")
+        ) as alone:  # so that its peak is its own
             alone.submit(fit_within, 500, 10, None).result()
             fit, most = alone.submit(fit_within, n, rank, budget).result()
         note(f"one process, {name}", fit, most)
-    for limit in limits:  # one worker with the first of them is killed for its memory, again and again
+    for (
+        limit
+    ) in limits:  # one worker with the first of them is killed for its memory, again and again
         options = {"threads_per_worker": 1, "dashboard_address": None, "memory_limit": limit}
         with LocalCluster(n_workers=2, **options) as local, Client(local) as client:
             fit_on(client, 2, 2000, rank, 1, repeats=1)
             fit = fit_on(client, 2, n, rank, 1, repeats=1)
             note(f"2 workers of {limit / 1e6:.0f} MB", fit, max(client.run(peak).values()))
-    heads = ("rows", "seconds", "CPU s here + workers", "trips", "peak MB of one process", "objective")
+    heads = (
+        "rows",
+        "seconds",
+        "CPU s here + workers",
+        "trips",
+        "peak MB of one process",
+        "objective",
+    )
     print_table(f"n = {n}, features of {size / 1e6:.0f} MB", heads, table)
 
 
 def draw(path: str, features: int = 300, held: float = 16e9, again: float = 8.1) -> None:
-    """Draw the seconds that the model of the page, `slack=1`, predicts for machines that hold so many bytes each.
+    """Draw the seconds that the model of the page, `slack=1`, predicts for machines that hold so
+    many bytes each.
 
-    `again` is what a fit costs that computes its features in every pass, as a multiple of one that stores them.
+    `again` is what a fit costs that computes its features in every pass, as a multiple of one that
+    stores them.
     """
     from matplotlib.figure import Figure
 
@@ -284,20 +330,32 @@ def draw(path: str, features: int = 300, held: float = 16e9, again: float = 8.1)
     axes = Figure(figsize=(6.4, 3.6), dpi=120, layout="constrained").subplots()
     n = np.geomspace(1e4, 3e8, 400)
     edge = held / (4 * features)  # in single precision; workers keep double
-    axes.loglog(n, plain(n) * np.where(n <= edge, 1.0, again), color="#333333", label="one machine, no Dask")
+    axes.loglog(
+        n, plain(n) * np.where(n <= edge, 1.0, again), color="#333333", label="one machine, no Dask"
+    )
     for workers, colour in ((2, "#d1893c"), (4, "#4f9d69"), (16, "#2f6d9c")):
         held_by_all = n[n <= workers * edge / 2]
-        axes.loglog(held_by_all, page.seconds(workers)(held_by_all), color=colour, label=f"{workers} workers")
+        axes.loglog(
+            held_by_all,
+            page.seconds(workers)(held_by_all),
+            color=colour,
+            label=f"{workers} workers",
+        )
     axes.axvline(edge, color="#9a9a9a", linestyle="dotted")
-    text = f" one machine of {held / 1e9:.0f} GB\n is full: features are\n computed again\n in every pass"
+    text = (
+        f" one machine of {held / 1e9:.0f} GB\n is full: features are\n computed again\n in every"
+        " pass"
+    )
     axes.text(edge, 1.5, text, fontsize=8, color="#555555")
-    axes.set(xlabel=f"rows, with {features} features each", ylabel="seconds, by the model", ylim=(1, 3e5))
+    axes.set(
+        xlabel=f"rows, with {features} features each", ylabel="seconds, by the model", ylim=(1, 3e5)
+    )
     axes.legend(frameon=False)
     axes.spines[["top", "right"]].set_visible(False)
     axes.figure.savefig(path)
 
 
-# Soak ----------------------------------------------------------------------------------------------------------------
+# Soak ---------------------------------------------------------------------------------------------
 
 
 def slow_down(seconds: float) -> None:
@@ -336,18 +394,24 @@ def soak(n: int, rank: int, rounds: int) -> None:
                 with cluster(2) as local, Client(local) as client:
                     rows = da.from_array(X, chunks=(-(-n // 4), X.shape[1]))
                     over, killed = threading.Event(), []
-                    watch = threading.Thread(target=kill_now_and_then, args=(client, over, 3.0, killed))
+                    watch = threading.Thread(
+                        target=kill_now_and_then, args=(client, over, 3.0, killed)
+                    )
                     if kind == "killed":
                         watch.start()
                     else:
-                        client.run(slow_down, 0.2, workers=list(client.scheduler_info()["workers"])[:1])
+                        client.run(
+                            slow_down, 0.2, workers=list(client.scheduler_info()["workers"])[:1]
+                        )
                     start = time.perf_counter()
                     try:
                         away = model(rank, slack).fit(rows, y)
                         apart = abs(away.objective_ / plain.objective_ - 1)
                         allowed = away.duality_gap_ + plain.duality_gap_
                         result = f"{apart:.1e}", "same" if apart <= allowed else "ANOTHER RESULT"
-                    except Exception as error:  # what is to be seen here is whether there is one, and how clear
+                    except (
+                        Exception
+                    ) as error:  # what is to be seen here is whether there is one, and how clear
                         result = "", f"{type(error).__name__}: {error}".splitlines()[0][:70]
                     seconds = time.perf_counter() - start
                     over.set()
@@ -360,11 +424,15 @@ def soak(n: int, rank: int, rounds: int) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--quick", action="store_true", help="small sizes")
     parts = ["model", "memory", "soak"]
     parser.add_argument("--parts", nargs="+", default=parts, choices=parts)
-    parser.add_argument("--picture", metavar="FILE", help="draw the model of the page there, and do nothing else")
+    parser.add_argument(
+        "--picture", metavar="FILE", help="draw the model of the page there, and do nothing else"
+    )
     options = parser.parse_args()
     if options.picture:
         draw(options.picture)
@@ -375,7 +443,13 @@ def main() -> None:
         for slack in (1, 2):
             measure(*(((2000, 8000), 20) if options.quick else ((10_000, 40_000), 30)), slack)
     if "memory" in options.parts:
-        memory(*((20_000, 20, (800_000_000,)) if options.quick else (80_000, 30, (450_000_000, 800_000_000))))
+        memory(
+            *(
+                (20_000, 20, (800_000_000,))
+                if options.quick
+                else (80_000, 30, (450_000_000, 800_000_000))
+            )
+        )
     if "soak" in options.parts:
         soak(*((4000, 20, 1) if options.quick else (20_000, 30, 2)))
 

@@ -1,26 +1,33 @@
-"""What an estimator without arguments is worth: default kernels, widths and norms on the public sets.
+"""What an estimator without arguments is worth: default kernels, widths and norms on the public
+sets.
 
-    PYTHONPATH=. python benchmarks/defaults.py [--data FOLDER] [--parts widths,classification,…] [--quick]
+    PYTHONPATH=. python benchmarks/defaults.py [--data FOLDER] [--parts widths,classification,…]
+    [--quick]
 
-Reads the sets from the folder that `--data` or the environment variable KERNELMOSAIC_DATA names. At most 800 samples of
-a set count (600 with several classes). Columns, and targets of a regression, are standardised on the training part.
+Reads the sets from the folder that `--data` or the environment variable KERNELMOSAIC_DATA names. At
+most 800 samples of a set count (600 with several classes). Columns, and targets of a regression,
+are standardised on the training part.
 
 widths          one Gaussian kernel at C = 10 on six sets: accuracy on the training part and on the other, and share of
-                support vectors, for widths from the nearest neighbours' distance to eight times the median.
-classification  five folds at C = 1, 10 and 100: accuracy of scikit-learn's SVC and of MKLClassifier with several lists
+                support vectors, for widths from the nearest neighbours' distance to eight times the
+                median.
+classification  five folds at C = 1, 10 and 100: accuracy of scikit-learn's SVC and of MKLClassifier
+with several lists
                 of kernels and norms; and the share of the weight that the narrowest Gaussian takes.
 regression      the same with R² and ε = 0.1.
 tuned           every table of numbers of two to ten classes and fewer than 1,000 samples, one half to learn from and
-                the other to test on, stratified, in `--splits` draws: accuracy and processor seconds (with those of
-                child processes; OMP_NUM_THREADS=1) of MKLRidgeClassifierCV() and MKLClassifierCV(), of a grid search of
-                a scaled SVC over 4 C × 4 γ with 5 folds, and of HistGradientBoostingClassifier, with defaults and with
-                4 learning rates × 4 numbers of leaves searched by 5 folds. Columns are not standardised beforehand.
-                The last column is the time of MKLClassifierCV() over that of the SVC.
+                the other to test on, stratified, in `--splits` draws: accuracy and processor
+                seconds (with those of child processes; OMP_NUM_THREADS=1) of MKLRidgeClassifierCV()
+                and MKLClassifierCV(), of a grid search of a scaled SVC over 4 C × 4 γ with 5 folds,
+                and of HistGradientBoostingClassifier, with defaults and with 4 learning rates × 4
+                numbers of leaves searched by 5 folds. Columns are not standardised beforehand. The
+                last column is the time of MKLClassifierCV() over that of the SVC.
 oneclass        one class of a set is normal. Half of it trains; the area under the ROC curve tells the other half from
-                the other classes, for scikit-learn's OneClassSVM and the one-class estimators as they come.
+                the other classes, for scikit-learn's OneClassSVM and the one-class estimators as
+                they come.
 
-With `--store FILE` every figure is kept there as it is found, and a run that was stopped goes on where it was.
-Prints Markdown.
+With `--store FILE` every figure is kept there as it is found, and a run that was stopped goes on
+where it was. Prints Markdown.
 """
 
 from __future__ import annotations
@@ -59,11 +66,31 @@ from kernelmosaic.kernels import Gaussian, Linear, Polynomial, family
 from reproduction.data import load
 
 TWO_CLASSES = (
-    *("australian", "banana", "breast_cancer_original", "german_numeric", "heart", "ionosphere", "liver", "pima"),
+    *(
+        "australian",
+        "banana",
+        "breast_cancer_original",
+        "german_numeric",
+        "heart",
+        "ionosphere",
+        "liver",
+        "pima",
+    ),
     *("ringnorm", "sonar", "spambase", "wdbc", "wpbc", "advert_first998", "a9a", "w8a"),
 )
 SEVERAL_CLASSES = (
-    *("vehicle", "wine", "waveform", "satimage", "segment", "pendigits", "multifeat", "usps", "mnist", "olivetti"),
+    *(
+        "vehicle",
+        "wine",
+        "waveform",
+        "satimage",
+        "segment",
+        "pendigits",
+        "multifeat",
+        "usps",
+        "mnist",
+        "olivetti",
+    ),
 )
 REGRESSION = ("concrete", "whitewine", "motorcycle", "diabetes")
 QUICK = {"heart", "sonar", "wine", "vehicle", "motorcycle", "diabetes"}
@@ -74,8 +101,14 @@ PAIR = [Linear(), Polynomial()]
 LISTS: dict[str, tuple[list[Any], tuple[Any, ...]]] = {
     "linear, quadratic, nearest": ([*PAIR, Gaussian("nearest")], (1, "uniform")),
     "linear, quadratic, median": ([*PAIR, Gaussian()], (1, "uniform")),
-    "linear, quadratic, 1, 2, 4 × median": ([*PAIR, *family(Gaussian(), factor=[1, 2, 4])], (1, 4 / 3, 2, "uniform")),
-    "linear, quadratic, 0.5, 1, 2 × median": ([*PAIR, *family(Gaussian(), factor=[0.5, 1, 2])], (1, 2, "uniform")),
+    "linear, quadratic, 1, 2, 4 × median": (
+        [*PAIR, *family(Gaussian(), factor=[1, 2, 4])],
+        (1, 4 / 3, 2, "uniform"),
+    ),
+    "linear, quadratic, 0.5, 1, 2 × median": (
+        [*PAIR, *family(Gaussian(), factor=[0.5, 1, 2])],
+        (1, 2, "uniform"),
+    ),
     "1, 2, 4 × median": (family(Gaussian(), factor=[1, 2, 4]), (1, 2, "uniform")),
 }
 Samples = tuple[np.ndarray, np.ndarray]
@@ -128,7 +161,9 @@ def candidates(regression: bool) -> dict[str, Callable[[float], Any]]:
     made: dict[str, Callable[[float], Any]] = {f"{plain.__name__} | ": lambda C: plain(C=C)}
     for name, (kernels, settings) in LISTS.items():
         for how in settings:
-            made[f"{name} | {label(how)}"] = lambda C, kernels=kernels, how=how: ours(kernels, C=C, **setting(how))
+            made[f"{name} | {label(how)}"] = lambda C, kernels=kernels, how=how: ours(
+                kernels, C=C, **setting(how)
+            )
     return made
 
 
@@ -142,7 +177,11 @@ def narrowest(model: Any) -> float:
 
 def fold_scores(make: Callable[[], Any], data: Samples, regression: bool) -> tuple[float, float]:
     X, y = data
-    folds = KFold(5, shuffle=True, random_state=0) if regression else StratifiedKFold(5, shuffle=True, random_state=0)
+    folds = (
+        KFold(5, shuffle=True, random_state=0)
+        if regression
+        else StratifiedKFold(5, shuffle=True, random_state=0)
+    )
     found = []
     for rows, held in folds.split(X, y):
         A, B = scaled(X[rows], X[held])
@@ -156,7 +195,8 @@ def fold_scores(make: Callable[[], Any], data: Samples, regression: bool) -> tup
 
 
 def width_figures(kernel: Gaussian, data: Samples) -> list[float]:
-    """Accuracy in training and in test, support vectors, all in percent, and the width in medians."""
+    """Accuracy in training and in test, support vectors, all in percent, and the width in
+    medians."""
     X, y = data
     found = []
     for rows, held in StratifiedKFold(5, shuffle=True, random_state=0).split(X, y):
@@ -179,7 +219,10 @@ def widths(store: Store, folder: Path | None, quick: bool) -> None:
             for name, data in sets.items()
         ]
         train, test, support, relative = np.mean(rows, axis=0)
-        print(f"| `{kernel!r}` | {relative:.2g} | {train:.1f} | {test:.1f} | {support:.0f} % |", flush=True)
+        print(
+            f"| `{kernel!r}` | {relative:.2g} | {train:.1f} | {test:.1f} | {support:.0f} % |",
+            flush=True,
+        )
 
 
 def compare(store: Store, sets: dict[str, Samples], regression: bool) -> None:
@@ -190,7 +233,10 @@ def compare(store: Store, sets: dict[str, Samples], regression: bool) -> None:
             for C in PRICES:
                 key = f"{name} | {method} | {C:g}"
                 figures[name, method, C] = store.get(
-                    key, lambda make=make, C=C, data=data: fold_scores(lambda: make(C), data, regression)
+                    key,
+                    lambda make=make, C=C, data=data: fold_scores(
+                        lambda: make(C), data, regression
+                    ),
                 )
         print(f"measured {name}", file=sys.stderr, flush=True)
     print(f"\n{len(sets)} sets: {', '.join(sets)}\n")
@@ -202,7 +248,10 @@ def compare(store: Store, sets: dict[str, Samples], regression: bool) -> None:
         cells = [f"{value:.1f}" for value in (*table.mean(axis=0), table.max(axis=1).mean())]
         print(f"| {method} | {' | '.join(cells)} | {f'{share:.0f} %' if share else ''} |")
     heads = [m for m in makers if m.endswith((" | ", "| norm 1", "4 × median | uniform"))]
-    print(f"\n| set, at C = 1 | {' | '.join(head.replace(' | ', ': ').rstrip(': ') for head in heads)} |")
+    print(
+        "\n| set, at C = 1 |"
+        f" {' | '.join(head.replace(' | ', ': ').rstrip(': ') for head in heads)} |"
+    )
     print(f"| --- |{' --- |' * len(heads)}")
     for name in sets:
         print(f"| {name} | {' | '.join(f'{figures[name, head, 1.0][0]:.1f}' for head in heads)} |")
@@ -210,7 +259,9 @@ def compare(store: Store, sets: dict[str, Samples], regression: bool) -> None:
 
 def classification(store: Store, folder: Path | None, quick: bool) -> None:
     sets = {name: samples(name, folder, 800) for name in TWO_CLASSES if not quick or name in QUICK}
-    sets |= {name: samples(name, folder, 600) for name in SEVERAL_CLASSES if not quick or name in QUICK}
+    sets |= {
+        name: samples(name, folder, 600) for name in SEVERAL_CLASSES if not quick or name in QUICK
+    }
     compare(store, sets, regression=False)
 
 
@@ -221,7 +272,18 @@ def regression(store: Store, folder: Path | None, quick: bool) -> None:
 
 #: Every table of numbers of two to ten classes and fewer than 1,000 samples.
 SMALL = (
-    *("wine", "wpbc", "sonar", "heart", "liver", "ionosphere", "wdbc", "breast_cancer_original", "australian", "pima"),
+    *(
+        "wine",
+        "wpbc",
+        "sonar",
+        "heart",
+        "liver",
+        "ionosphere",
+        "wdbc",
+        "breast_cancer_original",
+        "australian",
+        "pima",
+    ),
     "vehicle",
 )
 
@@ -234,12 +296,16 @@ def tuned_models(n_columns: int) -> dict[str, Any]:
         "`MKLRidgeClassifierCV()`": MKLRidgeClassifierCV(),
         "`MKLClassifierCV()`": MKLClassifierCV(),
         "boosting": HistGradientBoostingClassifier(random_state=0),
-        "boosting, 16 × 5": GridSearchCV(HistGradientBoostingClassifier(random_state=0), trees, cv=5),
+        "boosting, 16 × 5": GridSearchCV(
+            HistGradientBoostingClassifier(random_state=0), trees, cv=5
+        ),
     }
 
 
 def processor_seconds() -> float:
-    return sum(sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(
+        sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    )
 
 
 def accuracy_and_seconds(model: Any, data: Samples, seed: int) -> tuple[float, float]:
@@ -256,17 +322,27 @@ def tuned(store: Store, folder: Path | None, quick: bool, splits: int) -> None:
     for _ in range(2):  # loaded and compiled
         accuracy_and_seconds(MKLClassifierCV(), sets["vehicle"], 0)
     accuracy_and_seconds(tuned_models(1)["boosting"], sets["vehicle"], 0)
-    print(f"\n| set | n | {' | '.join(heads)} | ratio |\n| --- | --- |{' --- |' * len(heads)} --- |")
+    print(
+        f"\n| set | n | {' | '.join(heads)} | ratio |\n| --- | --- |{' --- |' * len(heads)} --- |"
+    )
     rows = []
     for name, data in sets.items():
         for seed in range(splits):
             for head, model in tuned_models(data[0].shape[1]).items():
                 key = f"tuned | {name} | {head} | {seed}"
                 store.get(key, lambda m=model, d=data, s=seed: accuracy_and_seconds(m, d, s))
-        each = np.array([[store.known[f"tuned | {name} | {head} | {s}"] for s in range(splits)] for head in heads])
+        each = np.array(
+            [
+                [store.known[f"tuned | {name} | {head} | {s}"] for s in range(splits)]
+                for head in heads
+            ]
+        )
         rows.append(np.column_stack([each[:, :, 0].mean(axis=1), np.median(each[:, :, 1], axis=1)]))
         cells = " | ".join(f"{score:.1f}, {seconds:.2g} s" for score, seconds in rows[-1])
-        print(f"| {name} | {len(data[1]) // 2} | {cells} | {rows[-1][2, 1] / rows[-1][0, 1]:.1f} |", flush=True)
+        print(
+            f"| {name} | {len(data[1]) // 2} | {cells} | {rows[-1][2, 1] / rows[-1][0, 1]:.1f} |",
+            flush=True,
+        )
     means = " | ".join(f"{score:.1f}, {seconds:.2g} s" for score, seconds in np.mean(rows, axis=0))
     print(f"| mean | | {means} | at most {max(row[2, 1] / row[0, 1] for row in rows):.1f} |")
 
@@ -278,7 +354,9 @@ def novelty_areas(model: Any, data: Samples, normal: Any) -> float:
     areas = []
     for seed in range(5):
         order = np.random.RandomState(seed).permutation(len(usual))
-        A, held, other = scaled(usual[order[: len(order) // 2]], usual[order[len(order) // 2 :]], odd)
+        A, held, other = scaled(
+            usual[order[: len(order) // 2]], usual[order[len(order) // 2 :]], odd
+        )
         truth = np.repeat([1, 0], [len(held), len(other)])
         areas.append(roc_auc_score(truth, model.fit(A).decision_function(np.vstack([held, other]))))
     return float(np.mean(areas))
@@ -293,7 +371,9 @@ def oneclass(store: Store, folder: Path | None, quick: bool) -> None:
         '`weights="uniform"`': MKLOneClass(weights="uniform"),
         'old kernels, `"diagonal"`': MKLOneClass(old, normalize="diagonal"),
         '`LocalizedMKLOneClass(step="lbfgs")`': LocalizedMKLOneClass(step="lbfgs", n_init=1),
-        'localized, `gating="softmax"`': LocalizedMKLOneClass(gating="softmax", step="lbfgs", n_init=1),
+        'localized, `gating="softmax"`': LocalizedMKLOneClass(
+            gating="softmax", step="lbfgs", n_init=1
+        ),
     }
     print(f"\n| set, normal class | {' | '.join(models)} |\n| --- |{' --- |' * len(models)}")
     rows = []
@@ -306,10 +386,18 @@ def oneclass(store: Store, folder: Path | None, quick: bool) -> None:
                 continue
             keys = {head: f"one-class | {name} | {normal} | {head}" for head in models}
             rows.append(
-                [store.get(keys[h], lambda m=m, d=data, c=normal: novelty_areas(m, d, c)) for h, m in models.items()]
+                [
+                    store.get(keys[h], lambda m=m, d=data, c=normal: novelty_areas(m, d, c))
+                    for h, m in models.items()
+                ]
             )
-            print(f"| {name}, {normal} | {' | '.join(f'{value:.3f}' for value in rows[-1])} |", flush=True)
-    print(f"| mean of {len(rows)} | {' | '.join(f'{value:.3f}' for value in np.mean(rows, axis=0))} |")
+            print(
+                f"| {name}, {normal} | {' | '.join(f'{value:.3f}' for value in rows[-1])} |",
+                flush=True,
+            )
+    print(
+        f"| mean of {len(rows)} | {' | '.join(f'{value:.3f}' for value in np.mean(rows, axis=0))} |"
+    )
 
 
 PARTS: dict[str, Callable[..., None]] = {
@@ -322,15 +410,22 @@ PARTS: dict[str, Callable[..., None]] = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     folder = os.environ.get("KERNELMOSAIC_DATA")
     parser.add_argument("--data", type=Path, default=Path(folder) if folder else None)
     parser.add_argument("--parts", default=",".join(PARTS))
     parser.add_argument("--quick", action="store_true", help="a few small sets")
-    parser.add_argument("--store", type=Path, help="file that keeps the figures of a run that may be stopped")
-    parser.add_argument("--splits", type=int, default=3, help="draws of the two halves, of the part `tuned`")
+    parser.add_argument(
+        "--store", type=Path, help="file that keeps the figures of a run that may be stopped"
+    )
+    parser.add_argument(
+        "--splits", type=int, default=3, help="draws of the two halves, of the part `tuned`"
+    )
     options = parser.parse_args()
-    # A gap just above the tolerance at a high price is no news here, nor what the old kernels do to one-class machines.
+    # A gap just above the tolerance at a high price is no news here, nor what the old kernels do to
+    # one-class machines.
     warnings.simplefilter("ignore", ConvergenceWarning)
     warnings.simplefilter("ignore", UserWarning)
     for part in options.parts.split(","):

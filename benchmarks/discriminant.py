@@ -1,16 +1,20 @@
-"""Discriminant kernel learning by the protocol of Ye, Ji and Chen (2008): accuracy and weights beside theirs, and time.
+"""Discriminant kernel learning by the protocol of Ye, Ji and Chen (2008): accuracy and weights
+beside theirs, and time.
 
-    PYTHONPATH=. python benchmarks/discriminant.py [--data FOLDER] [--published results.csv] [--repeats 30]
+    PYTHONPATH=. python benchmarks/discriminant.py [--data FOLDER] [--published results.csv]
+    [--repeats 30]
         [--sets sonar,wine(3),…] [--methods newton,silp,…] [--form 2] [--json FILE]
 
 FOLDER holds the sets as npz files; see docs/datasets.md.
 
-Ten Gaussian kernels, λ = 5e-4 or learned, random splits: 80 % of the two-class sets for training, 60 % of the others,
-of which 100 samples per class are drawn first. Columns are standardised on the training part. `--form 2` is
-exp(−‖x − z‖² / 2σ²), `--form 1` without the 2: the paper does not say which.
+Ten Gaussian kernels, λ = 5e-4 or learned, random splits: 80 % of the two-class sets for training,
+60 % of the others, of which 100 samples per class are drawn first. Columns are standardised on the
+training part. `--form 2` is exp(−‖x − z‖² / 2σ²), `--form 1` without the 2: the paper does not say
+which.
 
-Double cross-validation, with which the paper compares, is scikit-learn's GridSearchCV over the ten kernels and five
-regularisers, of kernel discriminant analysis with one kernel and of SVC; five folds.
+Double cross-validation, with which the paper compares, is scikit-learn's GridSearchCV over the ten
+kernels and five regularisers, of kernel discriminant analysis with one kernel and of SVC; five
+folds.
 """
 
 from __future__ import annotations
@@ -69,12 +73,16 @@ METHODS = {
 class OneKernelKDA(ClassifierMixin, BaseEstimator):
     """Kernel discriminant analysis with one Gaussian kernel, for a grid over its width."""
 
-    def __init__(self, width: float = 1.0, alpha: float = ALPHA, decision: str = "least_squares") -> None:
+    def __init__(
+        self, width: float = 1.0, alpha: float = ALPHA, decision: str = "least_squares"
+    ) -> None:
         self.width, self.alpha, self.decision = width, alpha, decision
 
     def fit(self, X: np.ndarray, y: np.ndarray) -> OneKernelKDA:
         kernels = [Gaussian(self.width)]
-        model = DiscriminantMKLClassifier(kernels, weights="uniform", alpha=self.alpha, decision=self.decision)
+        model = DiscriminantMKLClassifier(
+            kernels, weights="uniform", alpha=self.alpha, decision=self.decision
+        )
         self.model_ = model.fit(X, y)
         self.classes_ = self.model_.classes_
         return self
@@ -95,7 +103,9 @@ class Runs:
     solves: list[int] = field(default_factory=list)
 
 
-def draw_set(folder: Path | None, name: str, draw: str = "random", seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+def draw_set(
+    folder: Path | None, name: str, draw: str = "random", seed: int = 0
+) -> tuple[np.ndarray, np.ndarray]:
     file, classes, _ = SETS[name]
     X, y = load(file, folder, return_X_y=True)
     if classes:
@@ -112,7 +122,9 @@ def make(method: str, form: int, decision: str):
         grid = {"width": widths, "alpha": [1e-6, 1e-5, 1e-4, 1e-3, 1e-2]}
         return GridSearchCV(OneKernelKDA(decision=decision), grid, cv=5)
     if method == "cv SVC":
-        return GridSearchCV(SVC(), {"gamma": [w**-2 for w in widths], "C": [0.1, 1.0, 10.0, 100.0, 1000.0]}, cv=5)
+        return GridSearchCV(
+            SVC(), {"gamma": [w**-2 for w in widths], "C": [0.1, 1.0, 10.0, 100.0, 1000.0]}, cv=5
+        )
     formulation, _, joint = method.partition("+")
     return DiscriminantMKLClassifier(
         family(Gaussian(), width=widths),
@@ -124,7 +136,8 @@ def make(method: str, form: int, decision: str):
 
 
 def run_set(name: str, methods: list[str], args) -> dict[str, Runs]:
-    """Fit every method to the same splits, alternating, so that all see the machine in the same state."""
+    """Fit every method to the same splits, alternating, so that all see the machine in the same
+    state."""
     out = {method: Runs() for method in methods}
     for repeat in range(args.repeats):
         X, y = draw_set(args.data, name, args.draw, repeat if args.draw == "fresh" else 0)
@@ -142,7 +155,8 @@ def run_set(name: str, methods: list[str], args) -> dict[str, Runs]:
             runs.seconds.append(time.perf_counter() - start)
             runs.accuracy.append(100.0 * np.mean(model.predict(B) == b))
             if isinstance(model, DiscriminantMKLClassifier):
-                # The printed coefficients are shares of the trace; the learned λ has the identity's.
+                # The printed coefficients are shares of the trace; the learned λ has the
+                # identity's.
                 runs.weights.append(model.trace_shares_)
                 runs.alpha.append(model.alpha_ * (len(a) if model.alpha == "learn" else 1))
                 runs.gaps.append(model.duality_gap_)
@@ -178,7 +192,10 @@ def report(results: dict[str, dict[str, Runs]], published) -> None:
     for name, methods in results.items():
         for method, runs in methods.items():
             theirs = published.get((name, METHODS[method]), {})
-            mean, deviation = np.mean(runs.accuracy), np.std(runs.accuracy, ddof=1) if len(runs.accuracy) > 1 else 0.0
+            mean, deviation = (
+                np.mean(runs.accuracy),
+                np.std(runs.accuracy, ddof=1) if len(runs.accuracy) > 1 else 0.0,
+            )
             printed, off = "", ""
             if "accuracy" in theirs:
                 m, s = theirs["accuracy"]
@@ -186,11 +203,32 @@ def report(results: dict[str, dict[str, Runs]], published) -> None:
                 if method == "newton":
                     compared, inside = compared + 1, inside + (abs(mean - m) <= 2 * s)
             solves = f"{np.mean(runs.solves):.1f}" if runs.solves else ""
-            seconds, their_time = f"{np.median(runs.seconds):.3f}", theirs.get("time", (np.nan, 0.0))[0]
-            rows.append(
-                [name, method, f"{mean:.2f} ± {deviation:.2f}", printed, off, seconds, solves, f"{their_time:g}"]
+            seconds, their_time = (
+                f"{np.median(runs.seconds):.3f}",
+                theirs.get("time", (np.nan, 0.0))[0],
             )
-    head = ["set", "method", "accuracy %", "published", "off / s.d.", "seconds", "factorisations", "published s"]
+            rows.append(
+                [
+                    name,
+                    method,
+                    f"{mean:.2f} ± {deviation:.2f}",
+                    printed,
+                    off,
+                    seconds,
+                    solves,
+                    f"{their_time:g}",
+                ]
+            )
+    head = [
+        "set",
+        "method",
+        "accuracy %",
+        "published",
+        "off / s.d.",
+        "seconds",
+        "factorisations",
+        "published s",
+    ]
     table("Accuracy on the test parts, and time to fit (medians)", head, rows)
     print(f"\nnewton within two published deviations on {inside} of {compared} sets")
     report_ratios(results)
@@ -206,9 +244,20 @@ def report_ratios(results: dict[str, dict[str, Runs]]) -> None:
             for slow in ("cv KDA", "cv SVC", "qcqp", "sdp_approximate"):
                 known = fast in seconds and slow in seconds
                 row.append(f"{seconds[slow] / seconds[fast]:.1f}" if known else "")
-        row.append(f"{seconds['silp'] / seconds['newton']:.2f}" if {"silp", "newton"} <= set(seconds) else "")
+        row.append(
+            f"{seconds['silp'] / seconds['newton']:.2f}"
+            if {"silp", "newton"} <= set(seconds)
+            else ""
+        )
         rows.append(row)
-    head = ["set", *(f"{slow} / {fast}" for fast in ("newton", "silp") for slow in ("KDA", "SVC", "qcqp", "sdp"))]
+    head = [
+        "set",
+        *(
+            f"{slow} / {fast}"
+            for fast in ("newton", "silp")
+            for slow in ("KDA", "SVC", "qcqp", "sdp")
+        ),
+    ]
     table("How many times longer", [*head, "silp / newton"], rows)
 
 
@@ -219,12 +268,24 @@ def report_weights(results: dict[str, dict[str, Runs]], published) -> None:
             if not runs.weights or not method.startswith(("newton", "silp")):
                 continue
             rows.append(
-                [name, method, *(f"{w:.3f}" for w in np.mean(runs.weights, axis=0)), f"{np.mean(runs.alpha):.1e}"]
+                [
+                    name,
+                    method,
+                    *(f"{w:.3f}" for w in np.mean(runs.weights, axis=0)),
+                    f"{np.mean(runs.alpha):.1e}",
+                ]
             )
             theirs = published.get((name, METHODS[method]))
             if theirs:
                 printed = [theirs.get(f"weight:rbf{i:02d}", (np.nan,))[0] for i in range(1, 11)]
-                rows.append([name, "published", *(f"{w:.3f}" for w in printed), f"{theirs['lambda'][0]:.1e}"])
+                rows.append(
+                    [
+                        name,
+                        "published",
+                        *(f"{w:.3f}" for w in printed),
+                        f"{theirs['lambda'][0]:.1e}",
+                    ]
+                )
     if rows:
         table(
             "Mean weights as shares of the trace, by σ, and λ (where learned, its share)",
@@ -234,14 +295,20 @@ def report_weights(results: dict[str, dict[str, Runs]], published) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, help="folder with the sets as npz files; else KERNELMOSAIC_DATA")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--data", type=Path, help="folder with the sets as npz files; else KERNELMOSAIC_DATA"
+    )
     parser.add_argument("--published")
     parser.add_argument("--repeats", type=int, default=30)
     parser.add_argument("--sets", default=",".join(SETS))
     parser.add_argument("--methods", default=",".join(METHODS))
     parser.add_argument("--form", type=int, choices=(1, 2), default=2)
-    parser.add_argument("--decision", choices=("least_squares", "centroid"), default="least_squares")
+    parser.add_argument(
+        "--decision", choices=("least_squares", "centroid"), default="least_squares"
+    )
     parser.add_argument(
         "--draw",
         choices=("random", "first", "fresh"),
@@ -256,9 +323,9 @@ def main() -> None:
     X, y = draw_set(args.data, names[0])
     for method in methods:
         if not method.startswith("cv"):
-            DiscriminantMKLClassifier([Gaussian(1.0), Gaussian(2.0)], solver=method.partition("+")[0]).fit(
-                X[::6], y[::6]
-            )
+            DiscriminantMKLClassifier(
+                [Gaussian(1.0), Gaussian(2.0)], solver=method.partition("+")[0]
+            ).fit(X[::6], y[::6])
     results = {}
     for name in names:
         results[name] = run_set(name, methods, args)
@@ -266,7 +333,8 @@ def main() -> None:
     report(results, read_published(args.published))
     if args.json:
         plain = {
-            n: {m: {"accuracy": r.accuracy, "seconds": r.seconds} for m, r in d.items()} for n, d in results.items()
+            n: {m: {"accuracy": r.accuracy, "seconds": r.seconds} for m, r in d.items()}
+            for n, d in results.items()
         }
         args.json.write_text(json.dumps(plain, indent=1), encoding="utf-8")
 

@@ -2,8 +2,9 @@
 
     PYTHONPATH=. python benchmarks/exact_path.py [--sizes 100 200 400]
 
-A Gaussian kernel of median width on GAUSS4, C from 0.01 to 1000. Seconds of the path and of LIBSVM on the grid, in one
-run and one thread; the best validation accuracy on the path, at all breakpoints, beside that on the grid.
+A Gaussian kernel of median width on GAUSS4, C from 0.01 to 1000. Seconds of the path and of LIBSVM
+on the grid, in one run and one thread; the best validation accuracy on the path, at all
+breakpoints, beside that on the grid.
 """
 
 from __future__ import annotations
@@ -47,11 +48,17 @@ def measure(n: int, seed: int) -> dict[str, float]:
 
 def main() -> None:
     """Print a table of means over three draws."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--sizes", type=int, nargs="+", default=[100, 200, 400])
     for n in parser.parse_args().sizes:
         rows = [measure(n, seed) for seed in range(3)]
-        print(n, "  ".join(f"{name} {np.mean([row[name] for row in rows]):.4g}" for name in rows[0]), flush=True)
+        print(
+            n,
+            "  ".join(f"{name} {np.mean([row[name] for row in rows]):.4g}" for name in rows[0]),
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

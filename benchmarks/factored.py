@@ -1,13 +1,15 @@
-"""The solver of kernels in factors as it is, without proximal Newton steps, and without interior points.
+"""The solver of kernels in factors as it is, without proximal Newton steps, and without interior
+points.
 
     python benchmarks/factored.py [--part hard] [--out factored.csv] [--minutes 20] [--seed 0]
 
-Programs of every machine with one output, with and without a ridge, on three Gaussian kernels in Nyström features (or
-five columns), from zeros and from the solution at other weights of the kernels. The hard part has large values of C,
-columns with an offset, repeated ones and powers of one column, in double and in single precision. CPU seconds with one
-BLAS thread, the least of up to three repeats; a solve of over 60 seconds is stopped. Cases come in random order, so
-that what was measured in the time given is a random part of all. Prints the ratios of the times, and how many cases
-lose their tolerance.
+Programs of every machine with one output, with and without a ridge, on three Gaussian kernels in
+Nyström features (or five columns), from zeros and from the solution at other weights of the
+kernels. The hard part has large values of C, columns with an offset, repeated ones and powers of
+one column, in double and in single precision. CPU seconds with one BLAS thread, the least of up to
+three repeats; a solve of over 60 seconds is stopped. Cases come in random order, so that what was
+measured in the time given is a random part of all. Prints the ratios of the times, and how many
+cases lose their tolerance.
 """
 
 from __future__ import annotations
@@ -70,7 +72,8 @@ def gaussian(A: np.ndarray, B: np.ndarray, width: float) -> np.ndarray:
 
 
 def features(n: int, D: int) -> tuple[list[np.ndarray], np.ndarray]:
-    """Features of three kernels and targets: of D/3 landmarks each, or, of less than ten, the columns themselves."""
+    """Features of three kernels and targets: of D/3 landmarks each, or, of less than ten, the
+    columns themselves."""
     rng = np.random.RandomState(n + D)
     X = rng.standard_normal((n, 20))
     f = np.sin(2 * X[:, 0]) + X[:, 1] * X[:, 2] + 0.5 * rng.standard_normal(n)
@@ -79,19 +82,27 @@ def features(n: int, D: int) -> tuple[list[np.ndarray], np.ndarray]:
         parts = [X[:, :2], X[:, 2:3], X[:, 3:D]]
     else:
         parts = []
-        for factor, rank in zip((1.0, 2.0, 4.0), np.diff(np.linspace(0, D, 4).astype(int)), strict=True):
+        for factor, rank in zip(
+            (1.0, 2.0, 4.0), np.diff(np.linspace(0, D, 4).astype(int)), strict=True
+        ):
             landmarks = X[rng.choice(n, rank, replace=False)]
             width = factor * 6.3
             values, vectors = np.linalg.eigh(gaussian(landmarks, landmarks, width))
-            parts.append(gaussian(X, landmarks, width) @ (vectors / np.sqrt(np.maximum(values, 1e-10))))
+            parts.append(
+                gaussian(X, landmarks, width) @ (vectors / np.sqrt(np.maximum(values, 1e-10)))
+            )
     return [part / np.sqrt(np.mean((part**2).sum(axis=1))) for part in parts], f
 
 
-# The three ways -------------------------------------------------------------------------------------------------------
+# The three ways -----------------------------------------------------------------------------------
 
 
 def _no_newton_steps(
-    gram: FactoredGram, program: Program, tol: float, options: SolverOptions, nearby: Solution | None
+    gram: FactoredGram,
+    program: Program,
+    tol: float,
+    options: SolverOptions,
+    nearby: Solution | None,
 ) -> Solution:
     """Return the solution from nearby, or zeros, where the solver takes Newton steps."""
     if nearby is not None:
@@ -102,11 +113,14 @@ def _no_newton_steps(
 def _newton_to_the_end(
     gram: FactoredGram, program: Program, tol: float, options: SolverOptions, best: Solution | None
 ) -> Solution:
-    """Take Newton steps and working sets where the solver takes interior points, for every kind of program."""
+    """Take Newton steps and working sets where the solver takes interior points, for every kind of
+    program."""
     softened, plain = program, gram
     if gram.shift is not None:
         ridge = program.ridge + gram.shift
-        softened = Program(program.target, program.lower, program.upper, ridge, program.epsilon, program.total)
+        softened = Program(
+            program.target, program.lower, program.upper, ridge, program.epsilon, program.total
+        )
         plain = gram.take(np.arange(gram.n_samples))
         plain.shift = None
     n_iter, start = 0, np.zeros(program.n_samples)
@@ -119,7 +133,9 @@ def _newton_to_the_end(
     for goal in goals:
         steps = newton.solve(goal, MANY_STEPS)
         policy = factored.FactoredRounds(gram, options)
-        rounds = SingleOutput(gram, program, program.feasible(steps.beta), policy, n_iter=n_iter).solve(tol)
+        rounds = SingleOutput(
+            gram, program, program.feasible(steps.beta), policy, n_iter=n_iter
+        ).solve(tol)
         if best is None or rounds.gap < best.gap:
             best = rounds
         if best.gap <= tol:
@@ -154,7 +170,7 @@ WAYS: dict[str, Callable[[], Any]] = {
     "without interior points": without_interior_points,
 }
 
-# Measuring ------------------------------------------------------------------------------------------------------------
+# Measuring ----------------------------------------------------------------------------------------
 
 
 class _TooLongError(Exception):
@@ -166,7 +182,8 @@ def _stop(*_: Any) -> None:
 
 
 def timed(solve: Callable[[], Solution], longest: float = LONGEST) -> tuple[float, float]:
-    """Return CPU seconds and the gap of a solve, repeated for 50 ms; of a stopped one, the limit and infinity."""
+    """Return CPU seconds and the gap of a solve, repeated for 50 ms; of a stopped one, the limit
+    and infinity."""
     signal.signal(signal.SIGVTALRM, _stop)
     signal.setitimer(signal.ITIMER_VIRTUAL, longest)
     start, repeats = time.process_time(), 0
@@ -197,14 +214,17 @@ def compared(solve: Callable[[], Solution]) -> dict[str, tuple[float, float]]:
     return best
 
 
-def measure(n: int, D: int, kind: str, C: float, warm: bool, tol: float) -> dict[str, tuple[float, float]]:
+def measure(
+    n: int, D: int, kind: str, C: float, warm: bool, tol: float
+) -> dict[str, tuple[float, float]]:
     """Compare the ways on three kernels."""
     parts, f = features(n, D)
     machine = machines(f, C)[kind]
     added = {"hinge, diagonal added": 0.1, "margin": 1.0 / C}.get(kind)
 
     def kernel(weights: tuple[float, ...]) -> Any:
-        # The entries that pair steps read are kept with the kernel: a search writes them at every new weights.
+        # The entries that pair steps read are kept with the kernel: a search writes them at every
+        # new weights.
         gram = StoredFeatures(parts).combine(np.array(weights))
         gram = gram if added is None else gram.add_diagonal(np.full(n, added))
         return gram.block(np.arange(n)) if n <= DEFAULTS.few else gram
@@ -216,7 +236,8 @@ def measure(n: int, D: int, kind: str, C: float, warm: bool, tol: float) -> dict
 def measure_hard(
     n: int, D: int, kind: str, C: float, columns: str, tol: float, dtype: str
 ) -> dict[str, tuple[float, float]]:
-    """Compare the ways on a linear kernel of columns that are far from independent, at a large C."""
+    """Compare the ways on a linear kernel of columns that are far from independent, at a large
+    C."""
     rng = np.random.RandomState(n + D)
     X = rng.standard_normal((n, D))
     if columns == "offset":
@@ -236,7 +257,9 @@ def measure_hard(
         "hinge, squared": lambda: SVC(labels, C, slack=2),
         "tube, squared": lambda: SVR(f, C, 0.1, slack=2),
     }[kind]()
-    return compared(lambda: machine.solve(StoredFeatures([X.astype(dtype)]).combine(np.ones(1)), None, tol))
+    return compared(
+        lambda: machine.solve(StoredFeatures([X.astype(dtype)]).combine(np.ones(1)), None, tol)
+    )
 
 
 PARTS = {
@@ -251,7 +274,9 @@ def cases_of(part: str) -> list[tuple[Any, ...]]:
         kinds = ("hinge", "tube", "quantile", "hinge, squared", "tube, squared")
         columns = ("plain", "offset", "repeated", "powers")
         sizes = ((100, 400, 2500), (3, 12, 40))
-        return list(itertools.product(*sizes, kinds, (1e2, 1e4, 1e6), columns, (1e-3, 1e-6), ("f8", "f4")))
+        return list(
+            itertools.product(*sizes, kinds, (1e2, 1e4, 1e6), columns, (1e-3, 1e-6), ("f8", "f4"))
+        )
     kinds = tuple(machines(np.ones(4), 1.0))
     cases = itertools.product(SAMPLES, FEATURES, kinds, C_VALUES, (False, True), TOLERANCES)
     return [case for case in cases if 2 * case[1] <= case[0]]
@@ -271,13 +296,21 @@ def report(rows: list[dict[str, Any]], keys: tuple[str, ...]) -> None:
         for name, some in groups:
             pairs = [(row[f"{way}: s"], row[f"{reference}: s"]) for row in some]
             logarithms = [np.log(after / before) for after, before in pairs]
-            largest = max([after / before for after, before in pairs if max(after, before) > 0.2], default=np.nan)
+            largest = max(
+                [after / before for after, before in pairs if max(after, before) > 0.2],
+                default=np.nan,
+            )
             lost = sum(row[f"{way}: gap"] > row["tol"] >= row[f"{reference}: gap"] for row in some)
-            print(f"| {name} | {len(some)} | {np.exp(np.mean(logarithms)):.2f} | {largest:.2f} | {lost} |")
+            print(
+                f"| {name} | {len(some)} | {np.exp(np.mean(logarithms)):.2f} | {largest:.2f} |"
+                f" {lost} |"
+            )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--part", choices=list(PARTS), default="all")
     parser.add_argument("--out", help="CSV of all cases")
     parser.add_argument("--minutes", type=float, default=20.0)

@@ -1,4 +1,5 @@
-"""What `gpu.py` measures: one method per part, each on data and kernels made here, with the bytes its matrices move."""
+"""What `gpu.py` measures: one method per part, each on data and kernels made here, with the bytes
+its matrices move."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ N_KERNELS = 10
 
 
 def make_mixture(n: int, seed: int = 0, n_features: int = 20) -> tuple[np.ndarray, np.ndarray]:
-    """Two classes of four clusters each in 20 dimensions, overlapping so that about 6 % cannot be told apart."""
+    """Two classes of four clusters each in 20 dimensions, overlapping so that about 6 % cannot be
+    told apart."""
     rng = np.random.default_rng(seed)
     centres = np.random.default_rng(12345).normal(size=(8, n_features)) * 0.33
     y = np.where(rng.random(n) < 0.5, 1.0, -1.0)
@@ -39,11 +41,14 @@ def make_kernels(X: np.ndarray) -> list[Gaussian]:
     """Ten widths over a factor of forty around the median distance."""
     part = X[:1000]
     squares = ((part[:, None] - part[None]) ** 2).sum(-1)
-    return [Gaussian(float(w)) for w in np.sqrt(np.median(squares)) * np.logspace(-0.8, 0.8, N_KERNELS)]
+    return [
+        Gaussian(float(w)) for w in np.sqrt(np.median(squares)) * np.logspace(-0.8, 0.8, N_KERNELS)
+    ]
 
 
 class Meter:
-    """Counts the bytes of kernel matrices that are written and read, and the seconds of each stage if asked."""
+    """Counts the bytes of kernel matrices that are written and read, and the seconds of each stage
+    if asked."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
@@ -98,7 +103,9 @@ class Meter:
             for owner, name, original in saved:
                 setattr(owner, name, original)
 
-    def _wrap(self, work: Callable[..., Any], stage: str, size: Callable[..., float], staged: bool) -> Any:
+    def _wrap(
+        self, work: Callable[..., Any], stage: str, size: Callable[..., float], staged: bool
+    ) -> Any:
         def wrapped(*args: Any, **kwargs: Any) -> Any:
             self.bytes += size(*args, **kwargs)
             self.calls[stage] += 1
@@ -154,7 +161,13 @@ class Parts:
     def stack(self, n: int, budget: float | None = None) -> tuple[Any, np.ndarray]:
         X, y = make_mixture(n)
         kernel_set = KernelSet.fit(lay_specs(read_kernels(make_kernels(X)), X), X, "trace")
-        return make_stack(kernel_set, kernel_set.views(X), device=str(self.device), budget=budget, dtype=np.float32), y
+        return make_stack(
+            kernel_set,
+            kernel_set.views(X),
+            device=str(self.device),
+            budget=budget,
+            dtype=np.float32,
+        ), y
 
     def combine(self, n: int) -> dict[str, Any]:
         stack, _ = self.stack(n, budget=2.5 * 4 * n * n)
@@ -173,7 +186,9 @@ class Parts:
         exact = self.timed(lambda: gram.exact(support, beta[support]))[0]
         return {"seconds": seconds, "exact_s": exact, "support": len(support)}
 
-    def svm(self, n: int, tol: float = 1e-3, block: int | None = None, staged: bool = False) -> dict[str, Any]:
+    def svm(
+        self, n: int, tol: float = 1e-3, block: int | None = None, staged: bool = False
+    ) -> dict[str, Any]:
         stack, y = self.stack(n, budget=2.5 * 4 * n * n)
         meter = Meter(self.device)
         program = SVC(y, self.C).program
@@ -185,8 +200,17 @@ class Parts:
                 )
             )
         free = np.sum((np.abs(solution.beta) > 0) & (np.abs(solution.beta) < self.C))
-        row = {"seconds": seconds, "combine_s": combining, "gap": solution.gap, "steps": solution.n_iter}
-        row |= {"bytes": meter.bytes, "support": int(np.count_nonzero(solution.beta)), "free": int(free)}
+        row = {
+            "seconds": seconds,
+            "combine_s": combining,
+            "gap": solution.gap,
+            "steps": solution.n_iter,
+        }
+        row |= {
+            "bytes": meter.bytes,
+            "support": int(np.count_nonzero(solution.beta)),
+            "free": int(free),
+        }
         return row | self.stages(meter, staged)
 
     def mkl(self, n: int, staged: bool = False, **parameters: Any) -> dict[str, Any]:
@@ -199,7 +223,12 @@ class Parts:
             seconds, _ = self.timed(lambda: model.fit(X, y))
         X_test, y_test = make_mixture(20_000, seed=1)
         predicting, predicted = self.timed(lambda: model.predict(X_test))
-        row = {"seconds": seconds, "gap": model.duality_gap_, "solves": model.n_solves_, "bytes": meter.bytes}
+        row = {
+            "seconds": seconds,
+            "gap": model.duality_gap_,
+            "solves": model.n_solves_,
+            "bytes": meter.bytes,
+        }
         row |= {"active": int(np.sum(model.weights_ > 0)), "support": len(model.support_)}
         row |= {"test_error": float(np.mean(predicted != y_test)), "predict_20k_s": predicting}
         row |= {"history": [round(step["gap"], 7) for step in model.history_]}
@@ -229,7 +258,8 @@ class Parts:
         }
 
     def low_rank(self, n: int, rank: int = 500) -> dict[str, Any]:
-        """Ten kernels in Fourier features; the floor is the arithmetic of the Newton matrices at the measured rate."""
+        """Ten kernels in Fourier features; the floor is the arithmetic of the Newton matrices at
+        the measured rate."""
         from kernelmosaic.gram import feature_stack as features
 
         X, y = make_mixture(n)
@@ -251,7 +281,9 @@ class Parts:
             return run
 
         gram, names = features.StackFactors, ("normal_matrix", "apply", "adjoint", "rows")
-        originals = {name: getattr(gram, name) for name in names} | {"fill": features.StoredFeatures.fill.__func__}
+        originals = {name: getattr(gram, name) for name in names} | {
+            "fill": features.StoredFeatures.fill.__func__
+        }
         try:
             for name in names:
                 setattr(gram, name, watched(name, originals[name]))
@@ -262,13 +294,22 @@ class Parts:
                 setattr(gram, name, originals[name])
             features.StoredFeatures.fill = classmethod(originals["fill"])  # type: ignore[assignment]
         X_test, y_test = make_mixture(20_000, seed=1)
-        row = {"seconds": took, "gap": model.duality_gap_, "solves": model.n_solves_, "floor_s": flops / self.rate()}
+        row = {
+            "seconds": took,
+            "gap": model.duality_gap_,
+            "solves": model.n_solves_,
+            "floor_s": flops / self.rate(),
+        }
         row |= {"active": int(np.sum(model.weights_ > 0)), "support": len(model.support_)}
-        row |= {"ratio": took / row["floor_s"], "test_error": float(np.mean(model.predict(X_test) != y_test))}
+        row |= {
+            "ratio": took / row["floor_s"],
+            "test_error": float(np.mean(model.predict(X_test) != y_test)),
+        }
         return row | {"stages": {name: [round(seconds[name], 3), calls[name]] for name in seconds}}
 
     def rate(self) -> float:
-        """Floating-point operations a second of a product of double matrices; a symmetric one needs half as many."""
+        """Floating-point operations a second of a product of double matrices; a symmetric one needs
+        half as many."""
         size = 4096 if self.device.type == "cuda" else 512
         A = torch.randn(size, size, dtype=torch.float64, device=self.device)
         return 2.0 * size**3 / min(self.timed(lambda: A @ A)[0] for _ in range(4))
@@ -284,7 +325,8 @@ class Parts:
         return {"seconds": time.perf_counter() - start, "support": len(machine.support_)}
 
     def accelerated_gradient(self, n: int, limit: float = 20.0) -> dict[str, Any]:
-        """The same machine by accelerated projected gradient in torch alone, to the same gap or the time limit."""
+        """The same machine by accelerated projected gradient in torch alone, to the same gap or the
+        time limit."""
         stack, y = self.stack(n, budget=2.5 * 4 * n * n)
         gram = stack.combine(np.full(N_KERNELS, 1.0 / N_KERNELS))
         start = time.perf_counter()
@@ -299,7 +341,9 @@ class Parts:
         return {"stages": dict(sorted(found.items(), key=lambda item: -item[1][0]))}
 
 
-def _accelerated_gradient(K: torch.Tensor, y: np.ndarray, C: float, tol: float, limit: float) -> tuple[float, int, int]:
+def _accelerated_gradient(
+    K: torch.Tensor, y: np.ndarray, C: float, tol: float, limit: float
+) -> tuple[float, int, int]:
     t = torch.as_tensor(y, dtype=torch.float32, device=K.device)
     lower, upper = torch.minimum(0 * t, C * t), torch.maximum(0 * t, C * t)
     vector = torch.ones_like(t)

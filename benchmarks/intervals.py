@@ -1,13 +1,16 @@
-"""What intervals of 90 % hold, how wide they are, and what they cost: split, CV+, jackknife+ and conformal quantiles.
+"""What intervals of 90 % hold, how wide they are, and what they cost: split, CV+, jackknife+ and
+conformal quantiles.
 
     PYTHONPATH=. python benchmarks/intervals.py [--data FOLDER] [--splits 10] [--quick]
 
-Two generated sets, diabetes and, from the folder that `--data` or the environment variable KERNELMOSAIC_DATA names,
-motorcycle, concrete and whitewine. In every random split 200 samples train (100 of motorcycle), and at most 500 others
-test. Coverage is the share of the test targets inside; "narrow" and "wide" have that of the third of the test samples
-with the narrowest and with the widest intervals, unless all are of one width. Widths are divided by that of the
-interval which holds the central 90 % of the training targets, whatever the columns. CPU seconds are those of the fit.
-All are means over the splits. The protocol was fixed before the first run; nothing is chosen by the test samples.
+Two generated sets, diabetes and, from the folder that `--data` or the environment variable
+KERNELMOSAIC_DATA names, motorcycle, concrete and whitewine. In every random split 200 samples train
+(100 of motorcycle), and at most 500 others test. Coverage is the share of the test targets inside;
+"narrow" and "wide" have that of the third of the test samples with the narrowest and with the
+widest intervals, unless all are of one width. Widths are divided by that of the interval which
+holds the central 90 % of the training targets, whatever the columns. CPU seconds are those of the
+fit. All are means over the splits. The protocol was fixed before the first run; nothing is chosen
+by the test samples.
 
 Prints Markdown, as docs/uncertainty.md has it.
 """
@@ -84,15 +87,21 @@ def read_sets(folder: Path | None) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     }
     for name in () if folder is None else ("motorcycle", "concrete", "whitewine"):
         found = load(name, data_home=folder)
-        sets[name] = np.asarray(found.data, dtype=np.float64), np.asarray(found.target, dtype=np.float64)
+        sets[name] = (
+            np.asarray(found.data, dtype=np.float64),
+            np.asarray(found.target, dtype=np.float64),
+        )
     return sets
 
 
 def figures(X: np.ndarray, y: np.ndarray, splits: int) -> np.ndarray:
-    """Return coverage, that of narrow and of wide intervals, width and seconds, by split and method."""
+    """Return coverage, that of narrow and of wide intervals, width and seconds, by split and
+    method."""
     n_train = min(200, 100 * (len(y) // 120))
     found = np.empty((splits, len(METHODS), 5))
-    for s, (train, rest) in enumerate(ShuffleSplit(splits, train_size=n_train, random_state=0).split(X)):
+    for s, (train, rest) in enumerate(
+        ShuffleSplit(splits, train_size=n_train, random_state=0).split(X)
+    ):
         test = rest[:500]
         usual = float(np.diff(np.quantile(y[train], TAILS))[0])
         fitted: dict[Any, tuple[Any, float]] = {}
@@ -104,7 +113,9 @@ def figures(X: np.ndarray, y: np.ndarray, splits: int) -> np.ndarray:
             model, seconds = fitted[make]
             low, high = intervals(model, X[test]).T
             inside, width = (low <= y[test]) & (y[test] <= high), high - low
-            narrow, _, wide = (one.mean() for one in np.array_split(inside[np.argsort(width, kind="stable")], 3))
+            narrow, _, wide = (
+                one.mean() for one in np.array_split(inside[np.argsort(width, kind="stable")], 3)
+            )
             if np.ptp(width) < 1e-6 * width.mean():
                 narrow = wide = np.nan
             found[s, k] = inside.mean(), narrow, wide, width.mean() / usual, seconds
@@ -116,7 +127,9 @@ def line(figure: np.ndarray) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     folder = os.environ.get("KERNELMOSAIC_DATA")
     parser.add_argument("--data", type=Path, default=Path(folder) if folder else None)
     parser.add_argument("--splits", type=int, default=10)

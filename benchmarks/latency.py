@@ -1,12 +1,15 @@
-"""First use: how long a new process takes to fit 200 samples, with and without compiled code in Numba's cache.
+"""First use: how long a new process takes to fit 200 samples, with and without compiled code in
+Numba's cache.
 
     python benchmarks/latency.py [--repeats 3]
 
-Every line is a process of its own, in turns, the best of some: seconds by the clock, processor seconds (on which other
-work on the machine weighs less), and the latter in those of a plain SVC script of the same run.
+Every line is a process of its own, in turns, the best of some: seconds by the clock, processor
+seconds (on which other work on the machine weighs less), and the latter in those of a plain SVC
+script of the same run.
 
 imports     what cannot be avoided: scikit-learn's base classes; Numba; what the command line is made of (scikit-learn,
-            pandas); typer, pandas and skops as they come, which loads all of scikit-learn, as model files no longer do
+            pandas); typer, pandas and skops as they come, which loads all of scikit-learn, as model
+            files no longer do
 fits        200 samples, 5 columns, default parameters; "300 samples" are more than NumPy takes the steps of
 commands    `kernelmosaic fit --method mkl` on a table of 200 rows (26 fits: five-fold cross-validation of five prices,
             and the last) and `kernelmosaic predict`
@@ -53,7 +56,11 @@ class Case:
     def arguments(self) -> list[str]:
         if self.command:
             return [sys.executable, "-m", "kernelmosaic", *self.command]
-        return [sys.executable, "-c", (DATA.format(n=self.n) if "fit" in self.code else "") + self.code]
+        return [
+            sys.executable,
+            "-c",
+            (DATA.format(n=self.n) if "fit" in self.code else "") + self.code,
+        ]
 
 
 def fit(name: str, target: str) -> str:
@@ -76,7 +83,11 @@ CASES = [
         "kernelmosaic fit --method mkl",
         command=("fit", "table.csv", "--target", "y", "--method", "mkl", "-o", "model.skops"),
     ),
-    Case("kernelmosaic predict", command=("predict", "model.skops", "table.csv", "-o", "out.csv"), compiles=False),
+    Case(
+        "kernelmosaic predict",
+        command=("predict", "model.skops", "table.csv", "-o", "out.csv"),
+        compiles=False,
+    ),
 ]
 
 
@@ -109,12 +120,17 @@ def write_table(path: Path) -> None:
     rng = np.random.RandomState(0)
     X = rng.randn(200, 5)
     labels = np.where(X[:, 0] + 0.5 * rng.randn(200) > 0, "yes", "no")
-    rows = [",".join([*(f"{value:.4f}" for value in x), label]) for x, label in zip(X, labels, strict=True)]
+    rows = [
+        ",".join([*(f"{value:.4f}" for value in x), label])
+        for x, label in zip(X, labels, strict=True)
+    ]
     path.write_text("\n".join(["a,b,c,d,e,y", *rows]) + "\n", encoding="utf-8")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--repeats", type=int, default=3)
     repeats = parser.parse_args().repeats
     empty: dict[str, list[Cost]] = {case.name: [] for case in CASES if case.compiles}
@@ -128,10 +144,15 @@ def main() -> None:
             for case in CASES:
                 warm[case.name].append(run(case, folder, folder / "numba"))
                 if case.compiles:
-                    empty[case.name].append(run(case, folder, folder / f"numba-{repeat}-{CASES.index(case)}"))
+                    empty[case.name].append(
+                        run(case, folder, folder / f"numba-{repeat}-{CASES.index(case)}")
+                    )
     unit = best(warm["SVC"]).processor
     print(describe_machine(), end="\n\n")
-    print("| process | s, empty cache | processor s | in SVC scripts | s, warm cache | processor s | in SVC scripts |")
+    print(
+        "| process | s, empty cache | processor s | in SVC scripts | s, warm cache | processor s |"
+        " in SVC scripts |"
+    )
     print(f"|{' --- |' * 7}")
     for case in CASES:
         columns = []

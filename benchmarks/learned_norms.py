@@ -1,15 +1,16 @@
 """By how much a learned norm has to score better than equal weights for a search to choose it.
 
-    python benchmarks/learned_norms.py --data FOLDER [--minutes 20] [--splits 2] [--output fits.jsonl]
-    python benchmarks/learned_norms.py --tables fits.jsonl
+    python benchmarks/learned_norms.py --data FOLDER [--minutes 20] [--splits 2] [--output
+    fits.jsonl] python benchmarks/learned_norms.py --tables fits.jsonl
 
-`MKLClassifierCV` chooses a learned norm where its best score exceeds that of equal weights by more than one standard
-error of the differences over the folds (`learned_weights_pay` of `engine/search.py`). Few samples are where the rule
-matters: here are the sets of `studies/few_rows.py`, real ones with one linear or Gaussian kernel per column or cluster,
-and generated ones where one or three of 20 or 54 groups of columns inform, or all. Two searches are fitted to every
-one, with equal weights alone and with learned norms alone; their scores say what a rule would have chosen, and samples
-that were held out say what the choice was worth. Splits are those of the study with numbers from 100 on, which it has
-not seen. FOLDER is that of the study.
+`MKLClassifierCV` chooses a learned norm where its best score exceeds that of equal weights by more
+than one standard error of the differences over the folds (`learned_weights_pay` of
+`engine/search.py`). Few samples are where the rule matters: here are the sets of
+`studies/few_rows.py`, real ones with one linear or Gaussian kernel per column or cluster, and
+generated ones where one or three of 20 or 54 groups of columns inform, or all. Two searches are
+fitted to every one, with equal weights alone and with learned norms alone; their scores say what a
+rule would have chosen, and samples that were held out say what the choice was worth. Splits are
+those of the study with numbers from 100 on, which it has not seen. FOLDER is that of the study.
 """
 
 from __future__ import annotations
@@ -43,7 +44,9 @@ RULES: dict[str, Callable[[np.ndarray], bool]] = {
     "half an error": lambda differences: differences.mean() > 0.5 * error_of(differences),
     "one error (the rule)": lambda differences: differences.mean() > error_of(differences),
     "two errors": lambda differences: differences.mean() > 2.0 * error_of(differences),
-    "better in all folds but one": lambda differences: np.sum(differences > 0) >= len(differences) - 1,
+    "better in all folds but one": lambda differences: (
+        np.sum(differences > 0) >= len(differences) - 1
+    ),
     "no fold worse": lambda differences: differences.mean() > 0 and differences.min() >= 0,
 }
 
@@ -54,11 +57,14 @@ def error_of(differences: np.ndarray) -> float:
 
 
 def units(folder: Path, n_splits: int) -> Iterator[few_rows.Unit]:
-    """Yield the sets of two classes, split by split, so that a run that is stopped has something of every kind."""
+    """Yield the sets of two classes, split by split, so that a run that is stopped has something of
+    every kind."""
     for split in range(FIRST_SPLIT, FIRST_SPLIT + n_splits):
         for n, n_kernels in few_rows.SIZES:
             for signal in few_rows.SIGNALS:
-                yield few_rows.Unit(few_rows.GENERATED, f"{signal} classes", "linear", n, n_kernels, split)
+                yield few_rows.Unit(
+                    few_rows.GENERATED, f"{signal} classes", "linear", n, n_kernels, split
+                )
         for unit in few_rows.cells(folder, few_rows.REAL):
             yield unit._replace(seed=split)
 
@@ -106,7 +112,9 @@ def show(rows: list[dict[str, Any]]) -> None:
     """Print the mean log-loss of every rule, and how often it chooses learned weights."""
     groups = {
         "real": [row for row in rows if row["unit"][0] == few_rows.REAL],
-        "one or three inform": [row for row in rows if row["unit"][1].split(" ")[0] in ("one", "three")],
+        "one or three inform": [
+            row for row in rows if row["unit"][1].split(" ")[0] in ("one", "three")
+        ],
         "all inform": [row for row in rows if row["unit"][1].startswith("dense")],
     }
     for name, group in groups.items():
@@ -114,22 +122,32 @@ def show(rows: list[dict[str, Any]]) -> None:
             continue
         print(f"{name}: {len(group)} fits")
         for rule, chooses_learned in RULES.items():
-            chosen = np.array([chooses_learned(np.subtract(*row["scores"][::-1])) for row in group], dtype=int)
-            losses = np.array([row["log_loss"][choice] for row, choice in zip(group, chosen, strict=True)])
+            chosen = np.array(
+                [chooses_learned(np.subtract(*row["scores"][::-1])) for row in group], dtype=int
+            )
+            losses = np.array(
+                [row["log_loss"][choice] for row, choice in zip(group, chosen, strict=True)]
+            )
             gains = np.array([row["log_loss"][0] for row in group]) - losses
             print(
-                f"    {rule:30s} log-loss {losses.mean():.4f}, better than equal weights by {gains.mean():.4f} ± "
-                f"{error_of(gains):.4f}, learned {100 * chosen.mean():3.0f} %"
+                f"    {rule:30s} log-loss {losses.mean():.4f}, better than equal weights by"
+                f" {gains.mean():.4f} ± {error_of(gains):.4f}, learned {100 * chosen.mean():3.0f} %"
             )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, help="folder with the files of the study")
-    parser.add_argument("--minutes", type=float, default=20.0, help="begin no fit after so many minutes")
+    parser.add_argument(
+        "--minutes", type=float, default=20.0, help="begin no fit after so many minutes"
+    )
     parser.add_argument("--splits", type=int, default=2, help="so many of every set")
-    parser.add_argument("--output", type=Path, default=Path("learned_norms.jsonl"), help="file of the fits")
-    parser.add_argument("--tables", type=Path, help="print what the rules of this file's fits come to; fit nothing")
+    parser.add_argument(
+        "--output", type=Path, default=Path("learned_norms.jsonl"), help="file of the fits"
+    )
+    parser.add_argument(
+        "--tables", type=Path, help="print what the rules of this file's fits come to; fit nothing"
+    )
     options = parser.parse_args()
     if options.tables is None:
         run(options)

@@ -1,4 +1,5 @@
-"""What localized multiple kernel learning gains, and what it costs; to be run with PYTHONPATH=. in the environment.
+"""What localized multiple kernel learning gains, and what it costs; to be run with PYTHONPATH=. in
+the environment.
 
 python benchmarks/localized.py gauss4 [--seeds 10] [--starts 3]    accuracy and support vectors beside the Bayes rule
 python benchmarks/localized.py plain [--sizes 1000 3000]   time against the same algorithm written plainly
@@ -43,7 +44,8 @@ N_TEST = 100_000
 
 
 def gauss4(n_seeds: int, n_init: int) -> None:
-    """1500 training points, 100,000 test points, default settings but the kernels, the step and maybe the starts."""
+    """1500 training points, 100,000 test points, default settings but the kernels, the step and
+    maybe the starts."""
     models = {
         "LMKL kL-kP": LocalizedMKLClassifier([Linear(), Polynomial()], step="lbfgs", n_init=n_init),
         "LMKL kL-kL-kL": LocalizedMKLClassifier([Linear()] * 3, step="lbfgs", n_init=n_init),
@@ -61,11 +63,17 @@ def gauss4(n_seeds: int, n_init: int) -> None:
             seconds = perf_counter() - start
             accuracy = 100 * model.score(X_test, y_test)
             rows[name].append((bayes - accuracy, 100 * model.support_fraction_, seconds))
-            print(f"seed {seed} Bayes {bayes:.2f} {name:14s} {accuracy:.2f} % SV {100 * model.support_fraction_:.1f} %")
+            print(
+                f"seed {seed} Bayes {bayes:.2f} {name:14s} {accuracy:.2f} % SV"
+                f" {100 * model.support_fraction_:.1f} %"
+            )
     print(f"\n{'':14s} points below Bayes (worst seed)   support vectors   seconds")
     for name, values in rows.items():
         below, support, seconds = np.array(values).T
-        print(f"{name:14s} {below.mean():6.2f} ({below.max():.2f}) {support.mean():24.1f} % {seconds.mean():12.1f}")
+        print(
+            f"{name:14s} {below.mean():6.2f} ({below.max():.2f}) {support.mean():24.1f} %"
+            f" {seconds.mean():12.1f}"
+        )
 
 
 # The same algorithm written plainly ---------------------------------------------------------------
@@ -74,7 +82,8 @@ def gauss4(n_seeds: int, n_init: int) -> None:
 def plain_descent(
     K: np.ndarray, y: np.ndarray, Z: np.ndarray, V: np.ndarray, C: float, step: float, n_steps: int
 ) -> list:
-    """Fixed steps as the first paper has them, an SVC fit per step and all dense; the value at each step."""
+    """Fixed steps as the first paper has them, an SVC fit per step and all dense; the value at each
+    step."""
     inputs = np.column_stack([Z, np.ones(len(Z))])
     trace = []
     for k in range(n_steps + 1):
@@ -93,7 +102,8 @@ def plain_descent(
 
 
 def plain(sizes: list[int], n_steps: int, C: float) -> None:
-    """The same fixed steps from the same start, and the default optimiser until it has reached the same value.
+    """The same fixed steps from the same start, and the default optimiser until it has reached the
+    same value.
 
     Processor seconds beside wall seconds: on a busy machine only the former can be compared.
     """
@@ -103,29 +113,45 @@ def plain(sizes: list[int], n_steps: int, C: float) -> None:
         signs = np.where(y == y.max(), 1.0, -1.0)
         Z = (X - X.mean(axis=0)) / X.std(axis=0)
         kernel_set = KernelSet.fit(
-            [KernelSpec("line", Linear(), None), KernelSpec("square", Polynomial(), None)], X, "trace"
+            [KernelSpec("line", Linear(), None), KernelSpec("square", Polynomial(), None)],
+            X,
+            "trace",
         )
-        K = np.array([k for _, k in kernel_set.blocks(kernel_set.views(X), kernel_set.views(X), [0, 1])])
+        K = np.array(
+            [k for _, k in kernel_set.blocks(kernel_set.views(X), kernel_set.views(X), [0, 1])]
+        )
         V = Softmax().init(np.random.RandomState(0), 2, 2)
-        wall, cpu, trace = timed(lambda K=K, s=signs, Z=Z, V=V: plain_descent(K, s, Z, V, C, 0.01 / C, n_steps))
+        wall, cpu, trace = timed(
+            lambda K=K, s=signs, Z=Z, V=V: plain_descent(K, s, Z, V, C, 0.01 / C, n_steps)
+        )
         goal = trace[-1]
         print(
-            f"n = {n}: plain, {n_steps} steps from J = {trace[0]:.1f} to {goal:.4f}: {wall:.2f} s, {cpu:.2f} s of CPU"
+            f"n = {n}: plain, {n_steps} steps from J = {trace[0]:.1f} to {goal:.4f}: {wall:.2f} s,"
+            f" {cpu:.2f} s of CPU"
         )
         for name, step in (("same fixed steps", FixedStep(0.01 / C, n_steps)), ("lbfgs", "lbfgs")):
-            ours = timed(lambda m=kernel_set, X=X, Z=Z, s=signs, step=step: ours_descent(m, X, Z, s, step, C))
+            ours = timed(
+                lambda m=kernel_set, X=X, Z=Z, s=signs, step=step: ours_descent(m, X, Z, s, step, C)
+            )
             history = [line.objective for line in ours[2].history]
-            reached = next((k for k, value in enumerate(history) if value <= goal * (1 + 1e-4)), None)
+            reached = next(
+                (k for k, value in enumerate(history) if value <= goal * (1 + 1e-4)), None
+            )
             print(
-                f"    {name:17s} J = {history[-1]:.4f} in {len(history) - 1} steps, plain's value after {reached}: "
-                f"{ours[0]:.2f} s, {ours[1]:.2f} s of CPU: {wall / ours[0]:.1f} and {cpu / ours[1]:.1f} times faster",
+                f"    {name:17s} J = {history[-1]:.4f} in {len(history) - 1} steps, plain's value"
+                f" after {reached}: {ours[0]:.2f} s, {ours[1]:.2f} s of CPU: {wall / ours[0]:.1f}"
+                f" and {cpu / ours[1]:.1f} times faster",
                 flush=True,
             )
 
 
-def ours_descent(kernel_set: KernelSet, X: np.ndarray, Z: np.ndarray, y: np.ndarray, step, C: float) -> LearnedGates:
+def ours_descent(
+    kernel_set: KernelSet, X: np.ndarray, Z: np.ndarray, y: np.ndarray, step, C: float
+) -> LearnedGates:
     stack = make_stack(kernel_set, kernel_set.views(X))
-    return GateLearner(Softmax(), step, tol=1e-3).learn(stack, SVC(y, C), Z, np.random.RandomState(0))
+    return GateLearner(Softmax(), step, tol=1e-3).learn(
+        stack, SVC(y, C), Z, np.random.RandomState(0)
+    )
 
 
 def compile_loops() -> None:
@@ -145,7 +171,8 @@ def timed(work) -> tuple[float, float, Any]:
 
 
 def crisp() -> None:
-    """Clusters far apart, a kernel each: gates become crisp, and each kernel is asked for its own cluster only."""
+    """Clusters far apart, a kernel each: gates become crisp, and each kernel is asked for its own
+    cluster only."""
     rng = np.random.RandomState(0)
     P, n, n_test, d = 6, 2400, 20_000, 40
     centres = 12.0 * rng.normal(size=(P, d))
@@ -154,7 +181,9 @@ def crisp() -> None:
         cluster = rng.randint(P, size=size)
         noise = rng.normal(size=(size, d))
         slopes = np.random.RandomState(1).normal(size=(P, d))
-        return centres[cluster] + noise, np.where(np.sum(slopes[cluster] * noise, axis=1) > 0, 1, -1)
+        return centres[cluster] + noise, np.where(
+            np.sum(slopes[cluster] * noise, axis=1) > 0, 1, -1
+        )
 
     X, y = draw(n)
     X_test, y_test = draw(n_test)
@@ -169,9 +198,14 @@ def crisp() -> None:
         start = perf_counter()
         values = expansion.values(X_test, gates)
         results[name] = (perf_counter() - start, values, expansion.n_evaluations(gates))
-        print(f"{name:11s} {results[name][0]:.2f} s, {results[name][2] / 1e6:.1f} million kernel values")
+        print(
+            f"{name:11s} {results[name][0]:.2f} s, {results[name][2] / 1e6:.1f} million kernel"
+            " values"
+        )
     difference = np.abs(results["everything"][1] - results["skipping"][1]).max()
-    print(f"accuracy {100 * model.score(X_test, y_test):.1f} %, largest difference {difference:.1e}")
+    print(
+        f"accuracy {100 * model.score(X_test, y_test):.1f} %, largest difference {difference:.1e}"
+    )
 
 
 # Kernels in features ------------------------------------------------------------------------------
@@ -181,16 +215,22 @@ def features(sizes: list[int], exact_up_to: int = 10_000) -> None:
     """One start on the toy, with the kernels as they are and in features of rank 200."""
     compile_loops()
     X_test, y_test = make_gaussians(4, N_TEST, random_state=10_000)
-    sets = {"three linear": [Linear()] * 3, "three Gaussian": [Gaussian(1.0), Gaussian(3.0), Gaussian(8.0)]}
+    sets = {
+        "three linear": [Linear()] * 3,
+        "three Gaussian": [Gaussian(1.0), Gaussian(3.0), Gaussian(8.0)],
+    }
     for n in sizes:
         X, y = make_gaussians(4, n, random_state=0)
         for name, kernels in sets.items():
             for approximation in (None, "nystroem") if n <= exact_up_to else ("nystroem",):
-                model = LocalizedMKLClassifier(kernels, step="lbfgs", n_init=1, approximation=approximation, rank=200)
+                model = LocalizedMKLClassifier(
+                    kernels, step="lbfgs", n_init=1, approximation=approximation, rank=200
+                )
                 wall, cpu, _ = timed(lambda model=model, X=X, y=y: model.fit(X, y))
                 print(
-                    f"n = {n} {name:14s} {approximation or 'exact':8s} {wall:.1f} s, {cpu:.1f} s of CPU, "
-                    f"{model.n_solves_} solves, J = {model.objective_:.1f}, {100 * model.score(X_test, y_test):.2f} %",
+                    f"n = {n} {name:14s} {approximation or 'exact':8s} {wall:.1f} s, {cpu:.1f} s of"
+                    f" CPU, {model.n_solves_} solves, J = {model.objective_:.1f},"
+                    f" {100 * model.score(X_test, y_test):.2f} %",
                     flush=True,
                 )
 
@@ -199,7 +239,8 @@ def features(sizes: list[int], exact_up_to: int = 10_000) -> None:
 
 
 def columns(n_seeds: int) -> None:
-    """Digits, 600 for training and default kernels; gates read leading principal components, or all 64 pixels."""
+    """Digits, 600 for training and default kernels; gates read leading principal components, or all
+    64 pixels."""
     X, y = load_digits(return_X_y=True)
     rows: dict[str, list[tuple[float, float, float]]] = {}
     plain: list[Any] = [Linear(), Polynomial(), *family(Gaussian(), factor=[1, 2, 4])]
@@ -214,14 +255,23 @@ def columns(n_seeds: int) -> None:
             kernels, gating_columns=list(range(64)), n_init=n_init
         )
     for seed in range(n_seeds):
-        train, test = train_test_split(np.arange(len(y)), train_size=600, random_state=seed, stratify=y)
+        train, test = train_test_split(
+            np.arange(len(y)), train_size=600, random_state=seed, stratify=y
+        )
         both = np.hstack([X, PCA(20, random_state=0).fit(X[train]).transform(X)])
         for name, model in models.items():
             start = process_time()
             model.fit(both[train], y[train])
-            found = 100 * model.score(both[test], y[test]), process_time() - start, float(np.sum(model.objective_))
+            found = (
+                100 * model.score(both[test], y[test]),
+                process_time() - start,
+                float(np.sum(model.objective_)),
+            )
             rows.setdefault(name, []).append(found)
-    print("| gates read | test accuracy, % | objective, all classes | CPU seconds |\n| --- | --- | --- | --- |")
+    print(
+        "| gates read | test accuracy, % | objective, all classes | CPU seconds |\n| --- | --- |"
+        " --- | --- |"
+    )
     for name, values in rows.items():
         accuracy, seconds, objective = np.mean(values, axis=0)
         print(f"| {name} | {accuracy:.1f} | {objective:.0f} | {seconds:.1f} |")
@@ -229,22 +279,40 @@ def columns(n_seeds: int) -> None:
 
 # How gates are improved ---------------------------------------------------------------------------
 
-#: Public sets, of which the larger ones are thinned to a thousand samples. The last two are regressions.
-SETS = ("heart", "sonar", "ionosphere", "liver", "wine", "wdbc", "pima", "australian", "vehicle", "german_numeric")
+#: Public sets, of which the larger ones are thinned to a thousand samples. The last two are
+#: regressions.
+SETS = (
+    "heart",
+    "sonar",
+    "ionosphere",
+    "liver",
+    "wine",
+    "wdbc",
+    "pima",
+    "australian",
+    "vehicle",
+    "german_numeric",
+)
 SETS += ("banana", "ringnorm", "spambase", "digits", "concrete", "whitewine")
 
 
 def steps(folder: str | None, n_seeds: int, names: list[str]) -> None:
-    """Test errors of gates by step and by starts, everything else at its default; two thirds train, one tests.
+    """Test errors of gates by step and by starts, everything else at its default; two thirds train,
+    one tests.
 
-    An error is the share of wrong labels, or of the variance that is not explained, in percent; targets and columns are
-    standardised by the training part. What decides is Wilcoxon's test over the data sets between the two steps with the
-    default starts, on the means of the two sets of kernels.
+    An error is the share of wrong labels, or of the variance that is not explained, in percent;
+    targets and columns are standardised by the training part. What decides is Wilcoxon's test over
+    the data sets between the two steps with the default starts, on the means of the two sets of
+    kernels.
     """
     means: dict[str, dict[str, float]] = {}
     for name in names:
         found: dict[str, list[tuple[float, ...]]] = {}
-        X, y = load_digits(return_X_y=True) if name == "digits" else load(name, folder, return_X_y=True)
+        X, y = (
+            load_digits(return_X_y=True)
+            if name == "digits"
+            else load(name, folder, return_X_y=True)
+        )
         for seed in range(n_seeds):
             rows = np.random.RandomState(seed).permutation(len(y))[:1000]
             train, test = np.split(rows, [2 * len(rows) // 3])
@@ -255,16 +323,21 @@ def steps(folder: str | None, n_seeds: int, names: list[str]) -> None:
         for label, values in found.items():
             error, objective, solves, seconds = np.mean(values, axis=0)
             print(
-                f"{name:15s} {label:38s} error {error:6.2f}, objective {objective:9.4g}, {solves:5.0f} machines, "
-                f"{seconds:5.1f} s of CPU",
+                f"{name:15s} {label:38s} error {error:6.2f}, objective {objective:9.4g},"
+                f" {solves:5.0f} machines, {seconds:5.1f} s of CPU",
                 flush=True,
             )
     _step_tables(means)
 
 
 def _gated_models(regression: bool) -> list[tuple[str, Any]]:
-    """The global combination, and gates by both steps from one start and from three, of two sets of kernels."""
-    plain, local = (MKLRegressor, LocalizedMKLRegressor) if regression else (MKLClassifier, LocalizedMKLClassifier)
+    """The global combination, and gates by both steps from one start and from three, of two sets of
+    kernels."""
+    plain, local = (
+        (MKLRegressor, LocalizedMKLRegressor)
+        if regression
+        else (MKLClassifier, LocalizedMKLClassifier)
+    )
     return [
         (f"{kernels}, {label}", model)
         for kernels, specs in (("default", None), ("three linear", [Linear()] * 3))
@@ -279,7 +352,9 @@ def _gated_models(regression: bool) -> list[tuple[str, Any]]:
     ]
 
 
-def _measured(model: Any, X: np.ndarray, y: np.ndarray, train: np.ndarray, test: np.ndarray) -> tuple[float, ...]:
+def _measured(
+    model: Any, X: np.ndarray, y: np.ndarray, train: np.ndarray, test: np.ndarray
+) -> tuple[float, ...]:
     scale = np.where(X[train].std(axis=0) > 0, X[train].std(axis=0), 1.0)
     X = (X - X[train].mean(axis=0)) / scale
     if isinstance(model, MKLRegressor):
@@ -287,28 +362,43 @@ def _measured(model: Any, X: np.ndarray, y: np.ndarray, train: np.ndarray, test:
     start = process_time()
     model.fit(X[train], y[train])
     seconds = process_time() - start
-    return 100 - 100 * model.score(X[test], y[test]), float(np.sum(model.objective_)), float(model.n_solves_), seconds
+    return (
+        100 - 100 * model.score(X[test], y[test]),
+        float(np.sum(model.objective_)),
+        float(model.n_solves_),
+        seconds,
+    )
 
 
 def _step_tables(means: dict[str, dict[str, float]]) -> None:
     for kernels in ("default", "three linear"):
         labels = [label for label in next(iter(means.values())) if label.startswith(f"{kernels}, ")]
-        print(f"\n| {kernels} kernels | " + " | ".join(label.partition(", ")[2] for label in labels) + " |")
+        print(
+            f"\n| {kernels} kernels | "
+            + " | ".join(label.partition(", ")[2] for label in labels)
+            + " |"
+        )
         print("| --- " * (len(labels) + 1) + "|")
         for name, found in means.items():
             print(f"| {name} | " + " | ".join(f"{found[label]:.1f}" for label in labels) + " |")
     for starts in ("1 start", "3 starts"):
         both = [
             [
-                np.mean([found[f"{kernels}, {step}, {starts}"] for kernels in ("default", "three linear")])
+                np.mean(
+                    [
+                        found[f"{kernels}, {step}, {starts}"]
+                        for kernels in ("default", "three linear")
+                    ]
+                )
                 for found in means.values()
             ]
             for step in ("lbfgs", "armijo")
         ]
         test = wilcoxon(both[0], both[1])
         print(
-            f"\n{starts}: mean error {np.mean(both[0]):.2f} by lbfgs, {np.mean(both[1]):.2f} by armijo; armijo less on "
-            f"{np.sum(np.array(both[1]) < np.array(both[0]))} of {len(means)} sets; Wilcoxon p = {test.p_value:.3f}"
+            f"\n{starts}: mean error {np.mean(both[0]):.2f} by lbfgs, {np.mean(both[1]):.2f} by"
+            f" armijo; armijo less on {np.sum(np.array(both[1]) < np.array(both[0]))} of"
+            f" {len(means)} sets; Wilcoxon p = {test.p_value:.3f}"
         )
 
 
@@ -327,19 +417,23 @@ def data(folder: str | None, n_seeds: int, most: int) -> None:
         run(load(name, folder), n_seeds, most)
 
 
-def report(name: str, model, X, y, n_seeds: int, most: int, published: str, error: bool = False) -> None:
+def report(
+    name: str, model, X, y, n_seeds: int, most: int, published: str, error: bool = False
+) -> None:
     scores, support = [], []
     for seed in range(n_seeds):
         train, test = split(len(y), np.random.RandomState(seed))
         train = train[:most]
         model.fit(X[train], y[train])
         predicted = model.predict(X[test])
-        scores.append(np.mean((predicted - y[test]) ** 2) if error else 100 * np.mean(predicted == y[test]))
+        scores.append(
+            np.mean((predicted - y[test]) ** 2) if error else 100 * np.mean(predicted == y[test])
+        )
         support.append(100 * model.support_fraction_)
     unit = "MSE" if error else "%"
     print(
-        f"{name:44s} {np.mean(scores):8.2f} ± {np.std(scores):.2f} {unit}, SV {np.mean(support):.1f} % "
-        f"| published {published}",
+        f"{name:44s} {np.mean(scores):8.2f} ± {np.std(scores):.2f} {unit}, SV"
+        f" {np.mean(support):.1f} % | published {published}",
         flush=True,
     )
 
@@ -348,7 +442,15 @@ def _banana(d, n_seeds: int, most: int) -> None:
     X, y = d.data, d.target
     pair = [Linear(), Polynomial()]
     report("BANANA MKL kL-kP", MKLClassifier(pair, C=10.0), X, y, n_seeds, most, "70.52, SV 82.36")
-    report("BANANA LMKL kL-kP", LocalizedMKLClassifier(pair, step="lbfgs"), X, y, n_seeds, most, "84.46, SV 41.28")
+    report(
+        "BANANA LMKL kL-kP",
+        LocalizedMKLClassifier(pair, step="lbfgs"),
+        X,
+        y,
+        n_seeds,
+        most,
+        "84.46, SV 41.28",
+    )
     report(
         "BANANA LMKL kL-kL-kL",
         LocalizedMKLClassifier([Linear()] * 3, step="lbfgs"),
@@ -360,11 +462,20 @@ def _banana(d, n_seeds: int, most: int) -> None:
     )
 
 
-#: Mean squared error and share of support vectors, slides of the thesis; MOTORCYCLE is only a picture there.
+#: Mean squared error and share of support vectors, slides of the thesis; MOTORCYCLE is only a
+#: picture there.
 PUBLISHED = {
-    "WHITEWINE": {"SVR kL": "0.59, SV 66.83", "SVR kP2": "0.54, SV 66.22", "SVR kP3": "0.54, SV 66.14"}
+    "WHITEWINE": {
+        "SVR kL": "0.59, SV 66.83",
+        "SVR kP2": "0.54, SV 66.22",
+        "SVR kP3": "0.54, SV 66.14",
+    }
     | {"LMKR softmax": "0.52, SV 18.66", "LMKR sigmoid": "0.51, SV 38.29"},
-    "CONCRETE": {"SVR kL": "120.61, SV 44.31", "SVR kP2": "92.57, SV 36.22", "SVR kP3": "58.32, SV 73.16"}
+    "CONCRETE": {
+        "SVR kL": "120.61, SV 44.31",
+        "SVR kP2": "92.57, SV 36.22",
+        "SVR kP3": "58.32, SV 73.16",
+    }
     | {"LMKR softmax": "44.80, SV 64.28", "LMKR sigmoid": "48.18, SV 49.20"},
 }
 
@@ -375,10 +486,15 @@ def _regression(name: str, d, n_seeds: int, most: int, C: float, epsilon: float)
     X = (X - X.mean(axis=0)) / X.std(axis=0)
     kernels = [Linear(), *(Polynomial(degree=q) for q in (2, 3, 4, 5))]
     price = {"C": C, "epsilon": epsilon}
-    rows = {f"SVR {label}": MKLRegressor([k], **price) for label, k in zip(("kL", "kP2", "kP3"), kernels, strict=False)}
+    rows = {
+        f"SVR {label}": MKLRegressor([k], **price)
+        for label, k in zip(("kL", "kP2", "kP3"), kernels, strict=False)
+    }
     rows["MKL"] = MKLRegressor(kernels, **price)
     for gating in ("softmax", "sigmoid"):
-        rows[f"LMKR {gating}"] = LocalizedMKLRegressor(kernels, gating=gating, step="lbfgs", **price)
+        rows[f"LMKR {gating}"] = LocalizedMKLRegressor(
+            kernels, gating=gating, step="lbfgs", **price
+        )
     for label, model in rows.items():
         published = PUBLISHED.get(name, {}).get(label, "no figure")
         report(f"{name} {label}", model, X, y, n_seeds, most, published, error=True)
@@ -403,23 +519,37 @@ def _multifeat(d, n_seeds: int, most: int) -> None:
     kernels = [(view, Linear(), columns) for view, columns in d.columns.items()]
     rows = {
         "MKL": (MKLClassifier(kernels, C=10.0), "97.40, SV 32.59"),
-        "LMKL softmax": (LocalizedMKLClassifier(kernels, gating="softmax", step="lbfgs", C=10.0), "97.69, SV 15.06"),
-        "LMKL sigmoid": (LocalizedMKLClassifier(kernels, gating="sigmoid", step="lbfgs", C=10.0), "98.58, SV 15.27"),
+        "LMKL softmax": (
+            LocalizedMKLClassifier(kernels, gating="softmax", step="lbfgs", C=10.0),
+            "97.69, SV 15.06",
+        ),
+        "LMKL sigmoid": (
+            LocalizedMKLClassifier(kernels, gating="sigmoid", step="lbfgs", C=10.0),
+            "98.58, SV 15.27",
+        ),
     }
     for label, (model, published) in rows.items():
         report(f"MULTIFEAT small/large {label}", model, X, y, n_seeds, most, published)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("gauss4", "plain", "crisp", "features", "columns", "steps", "data"))
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "what", choices=("gauss4", "plain", "crisp", "features", "columns", "steps", "data")
+    )
     parser.add_argument("--seeds", type=int, default=10)
-    parser.add_argument("--starts", type=int, default=3, help="random starts of the gates on the toy")
+    parser.add_argument(
+        "--starts", type=int, default=3, help="random starts of the gates on the toy"
+    )
     parser.add_argument("--sizes", type=int, nargs="+", default=[1000, 3000])
     parser.add_argument("--steps", type=int, default=50)
     parser.add_argument("--price", type=float, default=10.0, help="C of the plain comparison")
     parser.add_argument("--data", help="folder with the sets as npz files; else KERNELMOSAIC_DATA")
-    parser.add_argument("--sets", nargs="+", choices=SETS, default=SETS, help="of the comparison of steps")
+    parser.add_argument(
+        "--sets", nargs="+", choices=SETS, default=SETS, help="of the comparison of steps"
+    )
     parser.add_argument("--most", type=int, default=10_000, help="most training samples of a set")
     options = parser.parse_args()
     warnings.simplefilter("ignore", ConvergenceWarning)

@@ -1,11 +1,14 @@
-"""Learned kernels of low rank beside what users do instead: scikit-learn's `Nystroem` and `LinearSVC`.
+"""Learned kernels of low rank beside what users do instead: scikit-learn's `Nystroem` and
+`LinearSVC`.
 
-    PYTHONPATH=. python benchmarks/lowrank.py [--repeats 3] [--rank 200] [--parts gaussians a9a sparse]
+    PYTHONPATH=. python benchmarks/lowrank.py [--repeats 3] [--rank 200] [--parts gaussians a9a
+    sparse]
 
-Three Gaussian kernels of rank r against one of rank 3 r, fitted in turns. CPU seconds, the best of the repeats: the
-process is limited to one BLAS thread, since those of OpenBLAS count the time for which they wait for each other. The
-pipeline is given its kernel; MKL learns the weights of its three to a certified gap of 1e-3. `LinearSVC` squares the
-hinge loss, as `slack=2` does. a9a is read from the folder KERNELMOSAIC_DATA or fetched.
+Three Gaussian kernels of rank r against one of rank 3 r, fitted in turns. CPU seconds, the best of
+the repeats: the process is limited to one BLAS thread, since those of OpenBLAS count the time for
+which they wait for each other. The pipeline is given its kernel; MKL learns the weights of its
+three to a certified gap of 1e-3. `LinearSVC` squares the hinge loss, as `slack=2` does. a9a is read
+from the folder KERNELMOSAIC_DATA or fetched.
 """
 
 from __future__ import annotations
@@ -56,14 +59,21 @@ def pipelines(rank: int, C: float, width: float) -> dict[str, Callable[[], Any]]
     kernels = family(Gaussian(), factor=[1, 2, 4])
 
     def mkl(slack: int) -> Any:
-        return MKLClassifier(kernels, C=C, slack=slack, approximation="nystroem", rank=rank, random_state=0)
+        return MKLClassifier(
+            kernels, C=C, slack=slack, approximation="nystroem", rank=rank, random_state=0
+        )
 
     def given(gamma: float | None) -> Any:
-        return make_pipeline(Nystroem(n_components=3 * rank, gamma=gamma, random_state=0), LinearSVC(C=C))
+        return make_pipeline(
+            Nystroem(n_components=3 * rank, gamma=gamma, random_state=0), LinearSVC(C=C)
+        )
 
     return {
         "Nystroem + LinearSVC, default width": lambda: given(None),
-        **{f"Nystroem + LinearSVC, width {f} × median": lambda f=f: given((f * width) ** -2) for f in (1, 2, 4)},
+        **{
+            f"Nystroem + LinearSVC, width {f} × median": lambda f=f: given((f * width) ** -2)
+            for f in (1, 2, 4)
+        },
         "MKLClassifier(slack=1)": lambda: mkl(1),
         "MKLClassifier(slack=2)": lambda: mkl(2),
     }
@@ -84,21 +94,29 @@ def compare(title: str, split: Split, rank: int, C: float, repeats: int) -> None
             seconds[name].append(time.process_time() - start)
             if repeat == repeats - 1:
                 learned = hasattr(model, "weights_")
-                weights = " ".join(f"{one:.2f}" for one in np.ravel(model.weights_)) if learned else ""
+                weights = (
+                    " ".join(f"{one:.2f}" for one in np.ravel(model.weights_)) if learned else ""
+                )
                 gap = f"{model.duality_gap_:.0e}" if learned else ""
                 rows.append((name, f"{100 * model.score(X_test, y_test):.2f}", weights, gap))
     best = {name: min(times) for name, times in seconds.items()}
     unit = min(best[name] for name in best if "LinearSVC" in name)
     table = [(name, f"{best[name]:.2f}", f"{best[name] / unit:.2f}", *rest) for name, *rest in rows]
     heads = ("", "CPU s", "to the fastest pipeline", "% right", "weights", "gap")
-    print_table(f"{title}: {X.shape[0]} × {X.shape[1]}, total rank {3 * rank}, C = {C}", heads, table)
+    print_table(
+        f"{title}: {X.shape[0]} × {X.shape[1]}, total rank {3 * rank}, C = {C}", heads, table
+    )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     sets = {"gaussians": gaussians, "a9a": a9a, "sparse": sparse_a9a}
     parser.add_argument("--parts", nargs="+", default=list(sets), choices=list(sets))
-    parser.add_argument("--rank", type=int, default=None, help="of each of the three kernels; default 100, a9a 200")
+    parser.add_argument(
+        "--rank", type=int, default=None, help="of each of the three kernels; default 100, a9a 200"
+    )
     parser.add_argument("--C", type=float, default=1.0)
     parser.add_argument("--repeats", type=int, default=3)
     options = parser.parse_args()
@@ -106,9 +124,9 @@ def main() -> None:
     with threadpool_limits(1):
         X, y, *_ = gaussians()
         for slack in (1, 2):  # compiled loops are compiled here
-            MKLClassifier(family(Gaussian(), factor=[1, 2, 4]), slack=slack, approximation="nystroem", rank=50).fit(
-                X[:3000], y[:3000]
-            )
+            MKLClassifier(
+                family(Gaussian(), factor=[1, 2, 4]), slack=slack, approximation="nystroem", rank=50
+            ).fit(X[:3000], y[:3000])
         for name in options.parts:
             rank = options.rank or (100 if name == "gaussians" else 200)
             compare(name, sets[name](), rank, options.C, options.repeats)

@@ -1,16 +1,19 @@
-"""Views that samples lack: how much accuracy the rules of `missing` keep, beside what else one might do.
+"""Views that samples lack: how much accuracy the rules of `missing` keep, beside what else one
+might do.
 
     PYTHONPATH=. python benchmarks/missing_views.py [--data DIR] [--draws 5]
         [--study breast_tcga.npz] [--resamplings 20]
 
-MULTIFEAT, even against odd digits, one kernel per view (six), 600 training samples, 1400 to test. Blocks are taken off
-training and test samples alike: 30 % of all (sample, view) blocks at random; or one view of half of the samples, each
-of the six in turn. `neighbors` and `zero` are the two rules. Complete cases trains on the samples that have every view;
-mean imputation on all; both fill what test samples lack with the columns' means. Columns are standardised.
+MULTIFEAT, even against odd digits, one kernel per view (six), 600 training samples, 1400 to test.
+Blocks are taken off training and test samples alike: 30 % of all (sample, view) blocks at random;
+or one view of half of the samples, each of the six in turn. `neighbors` and `zero` are the two
+rules. Complete cases trains on the samples that have every view; mean imputation on all; both fill
+what test samples lack with the columns' means. Columns are standardised.
 
-With `--study`, subtypes of breast cancer from mRNA, miRNA and protein (an archive with the arrays mrna, mirna, protein,
-y, train, test): the test patients have no protein. Fits to 80 % of the training patients, drawn anew every time, on all
-three views, predict with two; beside fits to mRNA and miRNA alone. Prints Markdown.
+With `--study`, subtypes of breast cancer from mRNA, miRNA and protein (an archive with the arrays
+mrna, mirna, protein, y, train, test): the test patients have no protein. Fits to 80 % of the
+training patients, drawn anew every time, on all three views, predict with two; beside fits to mRNA
+and miRNA alone. Prints Markdown.
 """
 
 from __future__ import annotations
@@ -34,7 +37,8 @@ from reproduction.data import load
 KERNELS = {"linear": (Linear(), 1.0), "gaussian": (Gaussian(), 10.0)}
 METHODS = "complete data", "neighbors", "zero", "mean imputation", "complete cases"
 TRAIN = 600
-#: The rules were chosen, and the number of neighbours, on draws 0 to 4 of MULTIFEAT and the resamplings of seed 0.
+#: The rules were chosen, and the number of neighbours, on draws 0 to 4 of MULTIFEAT and the
+#: resamplings of seed 0.
 FIRST_SEED = 100
 #: Of a fit whose accuracy is of interest.
 TOL = 1e-2
@@ -52,9 +56,13 @@ def gaps(setting: str, names: list[str], n: int, random: np.random.Generator) ->
     return there
 
 
-def model(kind: str, columns: dict[str, Any], impute: bool = False, missing: str = "neighbors") -> Pipeline:
+def model(
+    kind: str, columns: dict[str, Any], impute: bool = False, missing: str = "neighbors"
+) -> Pipeline:
     kernel, C = KERNELS[kind]
-    kernels: list[tuple[str, Kernel, Any]] = [(name, kernel, list(own)) for name, own in columns.items()]
+    kernels: list[tuple[str, Kernel, Any]] = [
+        (name, kernel, list(own)) for name, own in columns.items()
+    ]
     learner = MKLClassifier(kernels, C=C, norm=2, missing=missing, tol=TOL)
     return make_pipeline(*([SimpleImputer()] if impute else []), StandardScaler(), learner)
 
@@ -87,8 +95,14 @@ def multifeat(data: str | None, draws: int, kinds: list[str]) -> None:
     print(f"| kernels | missing | {' | '.join(METHODS)} |")
     print("| --- | --- |" + " --- |" * len(METHODS))
     for kind in kinds:
-        for title, settings in (("30 % at random", ["random"] * draws), ("a view of half", list(digits.columns))):
-            found = [accuracies(kind, setting, digits, seed) for seed, setting in enumerate(settings, start=FIRST_SEED)]
+        for title, settings in (
+            ("30 % at random", ["random"] * draws),
+            ("a view of half", list(digits.columns)),
+        ):
+            found = [
+                accuracies(kind, setting, digits, seed)
+                for seed, setting in enumerate(settings, start=FIRST_SEED)
+            ]
             means = [f"{np.mean([one[name] for one in found]):.2f}" for name in METHODS]
             print(f"| {kind} | {title} | {' | '.join(means)} |", flush=True)
 
@@ -98,10 +112,13 @@ def study_scores(path: str, resamplings: int) -> Iterator[dict[str, float]]:
     names = "mrna", "mirna", "protein"
     X, columns = stack_views(**{name: archive[name] for name in names})
     y, train, test = archive["y"], archive["train"], archive["test"]
-    draws = StratifiedShuffleSplit(resamplings, train_size=0.8, random_state=FIRST_SEED).split(train, y[train])
+    draws = StratifiedShuffleSplit(resamplings, train_size=0.8, random_state=FIRST_SEED).split(
+        train, y[train]
+    )
     for chosen, _ in draws:
         rows = train[chosen]
-        # As the new patients are: who knows that they lack a view may train with it hidden from some.
+        # As the new patients are: who knows that they lack a view may train with it hidden from
+        # some.
         hidden = X[rows]
         half = np.random.RandomState(FIRST_SEED).permutation(len(rows))[: len(rows) // 2]
         hidden[np.ix_(half, columns["protein"])] = np.nan
@@ -112,7 +129,9 @@ def study_scores(path: str, resamplings: int) -> Iterator[dict[str, float]]:
             ("three views, protein of half", names, "neighbors", hidden),
             ("two views", names[:2], "neighbors", X[rows]),
         ):
-            kernels = [(f"{name}-{k}", kernel, columns[name]) for name in used for k, kernel in _both()]
+            kernels = [
+                (f"{name}-{k}", kernel, columns[name]) for name in used for k, kernel in _both()
+            ]
             learner = MKLClassifierCV(kernels, Cs=7, missing=missing, tol=TOL).fit(known, y[rows])
             scores[title] = 100 * float(learner.score(X[test], y[test]))
         yield scores
@@ -126,17 +145,31 @@ def study(path: str, resamplings: int) -> None:
     found = list(study_scores(path, resamplings))
     print(f"\n| {' | '.join(found[0])} |")
     print("|" + " --- |" * len(found[0]))
-    print("| " + " | ".join(f"{np.mean([one[name] for one in found]):.2f}" for name in found[0]) + " |", flush=True)
+    print(
+        "| "
+        + " | ".join(f"{np.mean([one[name] for one in found]):.2f}" for name in found[0])
+        + " |",
+        flush=True,
+    )
     for name in list(found[0])[:-1]:
         more = np.array([one[name] - one["two views"] for one in found])
         error = more.std(ddof=1) / np.sqrt(len(more))
-        print(f"{name} less two views: {more.mean():+.2f} ± {error:.2f} (standard error of the resamplings)")
+        print(
+            f"{name} less two views: {more.mean():+.2f} ± {error:.2f} (standard error of the"
+            " resamplings)"
+        )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", help="folder of npz files; default: the environment variable KERNELMOSAIC_DATA")
-    parser.add_argument("--draws", type=int, default=5, help="draws of the random blocks; 0: leave MULTIFEAT out")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--data", help="folder of npz files; default: the environment variable KERNELMOSAIC_DATA"
+    )
+    parser.add_argument(
+        "--draws", type=int, default=5, help="draws of the random blocks; 0: leave MULTIFEAT out"
+    )
     parser.add_argument("--kernels", nargs="+", choices=list(KERNELS), default=list(KERNELS))
     parser.add_argument("--study", help="archive of the study")
     parser.add_argument("--resamplings", type=int, default=20)

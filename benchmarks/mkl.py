@@ -1,4 +1,5 @@
-"""Learning the weights of ten Gaussian kernels: what it costs in LIBSVM fits, how it grows, and what others take.
+"""Learning the weights of ten Gaussian kernels: what it costs in LIBSVM fits, how it grows, and
+what others take.
 
     python benchmarks/mkl.py [--quick] [--parts whole,cost,growth,peers] [--peers-python PYTHON]
 
@@ -41,7 +42,9 @@ GAP = 1e-3
 
 
 def make_data(n_samples: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    X, y = make_classification(n_samples, 20, n_informative=10, flip_y=0.05, class_sep=1.0, random_state=seed)
+    X, y = make_classification(
+        n_samples, 20, n_informative=10, flip_y=0.05, class_sep=1.0, random_state=seed
+    )
     return (X - X.mean(0)) / X.std(0), np.where(y == 1, 1.0, -1.0)
 
 
@@ -56,7 +59,9 @@ def build_stack(X: np.ndarray, n_kernels: int = 10, dtype: object = np.float32) 
 
 
 def learn(stack: GramStack, y: np.ndarray, C: float):
-    return Newton(LearnerOptions(SumNorm(), np.ones(stack.n_kernels), tol=GAP)).learn(stack, SVC(y, C))
+    return Newton(LearnerOptions(SumNorm(), np.ones(stack.n_kernels), tol=GAP)).learn(
+        stack, SVC(y, C)
+    )
 
 
 def cost(quick: bool) -> None:
@@ -72,44 +77,79 @@ def cost(quick: bool) -> None:
         for C in (1.0, 10.0):
             theirs, ours = [], []
             for _ in range(3):
-                theirs.append(best_time(lambda C=C, K=mean, y=y: LibSVM(C=C, kernel="precomputed").fit(K, y), 1))
+                theirs.append(
+                    best_time(
+                        lambda C=C, K=mean, y=y: LibSVM(C=C, kernel="precomputed").fit(K, y), 1
+                    )
+                )
                 start = time.perf_counter()
                 learned = learn(stack, y, C)
                 ours.append(time.perf_counter() - start)
             ratio = min(ours) / min(theirs)
             ratios.append(ratio)
-            timed = (f"{gram:.2f}", f"{min(theirs):.3f}", f"{min(ours):.3f}", f"{ratio:.1f}", learned.n_solves)
+            timed = (
+                f"{gram:.2f}",
+                f"{min(theirs):.3f}",
+                f"{min(ours):.3f}",
+                f"{ratio:.1f}",
+                learned.n_solves,
+            )
             passes = f"{min(ours) / one_pass:.1f}"
-            rows.append((n, C, *timed, f"{learned.gap:.1e}", passes, int(np.count_nonzero(learned.weights))))
+            rows.append(
+                (n, C, *timed, f"{learned.gap:.1e}", passes, int(np.count_nonzero(learned.weights)))
+            )
     print_table(
-        "Ten Gaussian kernels to a gap of 1e-3: whole fits in LIBSVM fits of the mean kernel (at most 5, goal 3)",
-        ("n", "C", "Gram s", "LIBSVM s", "MKL s", "ratio", "solves", "gap", "stack passes", "kernels"),
+        "Ten Gaussian kernels to a gap of 1e-3: whole fits in LIBSVM fits of the mean kernel (at"
+        " most 5, goal 3)",
+        (
+            "n",
+            "C",
+            "Gram s",
+            "LIBSVM s",
+            "MKL s",
+            "ratio",
+            "solves",
+            "gap",
+            "stack passes",
+            "kernels",
+        ),
         rows,
     )
     print(f"geometric mean of the ratios: {geometric_mean(ratios):.2f}\n")
 
 
 def whole(quick: bool) -> None:
-    """Whole fits, from X or from matrices to a fitted estimator, in LIBSVM fits; and the stack beside its floor.
+    """Whole fits, from X or from matrices to a fitted estimator, in LIBSVM fits; and the stack
+    beside its floor.
 
-    The second figure of each pair counts the processor's seconds: ours runs on all cores, LIBSVM on one.
+    The second figure of each pair counts the processor's seconds: ours runs on all cores, LIBSVM on
+    one.
     """
     rows, fills = [], []
     for n in (500, 1000, 3000) if quick else (500, 1000, 3000, 5000):
         X, y = make_data(n)
         kernels = family(Gaussian(), factor=list(np.logspace(-1, 1, 10)))
         theirs, ours = seconds_of(
-            lambda X=X, y=y: LibSVM(C=1.0).fit(X, y), lambda X=X, y=y, kernels=kernels: MKLClassifier(kernels).fit(X, y)
+            lambda X=X, y=y: LibSVM(C=1.0).fit(X, y),
+            lambda X=X, y=y, kernels=kernels: MKLClassifier(kernels).fit(X, y),
         )
-        rows.append((n, "ten Gaussians from X, against its own RBF kernel", *compared(theirs, ours)))
+        rows.append(
+            (n, "ten Gaussians from X, against its own RBF kernel", *compared(theirs, ours))
+        )
         if n == 3000:
             fixed = [one.kernel(X) for one in fit_mosaic(X, 10).fitted]
-            for widths, matrices in (("fixed", fixed), ("median", [kernel.fit(X)(X) for kernel in kernels])):
+            for widths, matrices in (
+                ("fixed", fixed),
+                ("median", [kernel.fit(X)(X) for kernel in kernels]),
+            ):
                 mean, at = np.mean(matrices, axis=0), np.arange(n).reshape(-1, 1)
-                # New kernels for every fit: a matrix that a living one has checked is not checked again.
+                # New kernels for every fit: a matrix that a living one has checked is not checked
+                # again.
                 theirs, ours = seconds_of(
                     lambda K=mean, y=y: LibSVM(C=1.0, kernel="precomputed").fit(K, y),
-                    lambda y=y, at=at, Ks=matrices: MKLClassifier([Precomputed(K) for K in Ks]).fit(at, y),
+                    lambda y=y, at=at, Ks=matrices: MKLClassifier([Precomputed(K) for K in Ks]).fit(
+                        at, y
+                    ),
                 )
                 what = f"ten given matrices, {widths} widths, first fit, against their mean"
                 rows.append((n, what, *compared(theirs, ours)))
@@ -141,11 +181,17 @@ def seconds_of(*works: Callable[[], object]) -> list[tuple[float, float]]:
 
 
 def compared(theirs: tuple[float, float], ours: tuple[float, float]) -> tuple[str, ...]:
-    return f"{theirs[0]:.3f}", f"{ours[0]:.3f}", f"{ours[0] / theirs[0]:.1f}", f"{ours[1] / theirs[1]:.1f}"
+    return (
+        f"{theirs[0]:.3f}",
+        f"{ours[0]:.3f}",
+        f"{ours[0] / theirs[0]:.1f}",
+        f"{ours[1] / theirs[1]:.1f}",
+    )
 
 
 def filling(X: np.ndarray) -> tuple[str, ...]:
-    """Return what the stack takes, and what its exponentials and the writing of its entries alone do."""
+    """Return what the stack takes, and what its exponentials and the writing of its entries alone
+    do."""
     n, dtype = len(X), np.float64 if len(X) <= 500 else np.float32
     kernel_set = fit_mosaic(X, 10)
     views = kernel_set.views(X)
@@ -191,7 +237,8 @@ def growth(quick: bool) -> None:
 
 
 def plain_simplemkl(matrices: np.ndarray, y: np.ndarray, C: float, max_iter: int = 50):
-    """SimpleMKL as one would write it over LIBSVM: reduced gradient, golden-section line search, no warm start."""
+    """SimpleMKL as one would write it over LIBSVM: reduced gradient, golden-section line search, no
+    warm start."""
 
     def solve(eta: np.ndarray):
         K = np.tensordot(eta, matrices, 1)
@@ -209,7 +256,8 @@ def plain_simplemkl(matrices: np.ndarray, y: np.ndarray, C: float, max_iter: int
         direction = np.where((eta <= 0) & (q - q[top] < 0), 0.0, q - q[top])
         direction[top] = -np.delete(direction, top).sum()
         while True:
-            # As long as the value falls all the way to where a weight vanishes, go there and let it stay at zero.
+            # As long as the value falls all the way to where a weight vanishes, go there and let it
+            # stay at zero.
             falling = np.flatnonzero(direction < 0)
             first = falling[np.argmin(-eta[falling] / direction[falling])]
             longest = -eta[first] / direction[first]
@@ -237,26 +285,51 @@ def plain_simplemkl(matrices: np.ndarray, y: np.ndarray, C: float, max_iter: int
 
 
 def peers(sizes: tuple[int, ...], python: str | None) -> None:
-    """(d): the same training matrices and test blocks for every package; held-out accuracy beside the time."""
+    """(d): the same training matrices and test blocks for every package; held-out accuracy beside
+    the time."""
     rows = []
     for n in sizes:
         X, y = make_data(2 * n)
         kernel_set = fit_mosaic(X[:n], 10)
         train, test = kernel_set.views(X[:n]), kernel_set.views(X[n:])
         stack = make_stack(kernel_set, train, dtype=np.float64)
-        blocks = np.array([K for _, K in sorted(kernel_set.blocks(test, train, range(10)), key=lambda pair: pair[0])])
+        blocks = np.array(
+            [
+                K
+                for _, K in sorted(
+                    kernel_set.blocks(test, train, range(10)), key=lambda pair: pair[0]
+                )
+            ]
+        )
         labels, truth = y[:n], y[n:]
         start = time.perf_counter()
         learned = learn(stack, labels, 1.0)
         ours = time.perf_counter() - start
-        scores = np.tensordot(learned.weights, blocks, 1) @ learned.solution.beta + learned.solution.intercept
-        rows.append((n, "kernelmosaic newton", f"{ours:.3f}", "1", f"{100 * np.mean(np.sign(scores) == truth):.1f}"))
+        scores = (
+            np.tensordot(learned.weights, blocks, 1) @ learned.solution.beta
+            + learned.solution.intercept
+        )
+        rows.append(
+            (
+                n,
+                "kernelmosaic newton",
+                f"{ours:.3f}",
+                "1",
+                f"{100 * np.mean(np.sign(scores) == truth):.1f}",
+            )
+        )
         start = time.perf_counter()
         eta, machine, gap = plain_simplemkl(stack.matrices, labels, 1.0)
         plain = time.perf_counter() - start
         accuracy = 100 * machine.score(np.tensordot(eta, blocks, 1), truth)
         rows.append(
-            (n, f"SimpleMKL over SVC, plain (gap {gap:.0e})", f"{plain:.2f}", f"{plain / ours:.0f}", f"{accuracy:.1f}")
+            (
+                n,
+                f"SimpleMKL over SVC, plain (gap {gap:.0e})",
+                f"{plain:.2f}",
+                f"{plain / ours:.0f}",
+                f"{accuracy:.1f}",
+            )
         )
         for name, answer in ask_peers(python, stack.matrices, blocks, labels, truth):
             if "error" in answer:
@@ -278,8 +351,11 @@ def peers(sizes: tuple[int, ...], python: str | None) -> None:
     )
 
 
-def ask_peers(python: str | None, train: np.ndarray, test: np.ndarray, y: np.ndarray, truth: np.ndarray):
-    """Run benchmarks/peers.py in the interpreter that has the other packages, one method per process, 120 s each."""
+def ask_peers(
+    python: str | None, train: np.ndarray, test: np.ndarray, y: np.ndarray, truth: np.ndarray
+):
+    """Run benchmarks/peers.py in the interpreter that has the other packages, one method per
+    process, 120 s each."""
     if python is None:
         yield "other packages", {"error": "skipped: give --peers-python (see benchmarks/peers.py)"}
         return
@@ -287,30 +363,43 @@ def ask_peers(python: str | None, train: np.ndarray, test: np.ndarray, y: np.nda
     with tempfile.TemporaryDirectory() as folder:
         data = Path(folder) / "kernels.npz"
         np.savez(data, train=train, test=test, y=y, truth=truth)
-        listed = subprocess.run([python, str(script), "--list"], capture_output=True, text=True, check=True)
+        listed = subprocess.run(
+            [python, str(script), "--list"], capture_output=True, text=True, check=True
+        )
         for name in listed.stdout.split("\n"):
             if not name:
                 continue
             try:
                 done = subprocess.run(
-                    [python, str(script), str(data), name], capture_output=True, text=True, timeout=150
+                    [python, str(script), str(data), name],
+                    capture_output=True,
+                    text=True,
+                    timeout=150,
                 )
                 yield (
                     name,
-                    json.loads(done.stdout.strip().split("\n")[-1])
-                    if done.returncode == 0
-                    else {"error": done.stderr.strip().split("\n")[-1][:60]},
+                    (
+                        json.loads(done.stdout.strip().split("\n")[-1])
+                        if done.returncode == 0
+                        else {"error": done.stderr.strip().split("\n")[-1][:60]}
+                    ),
                 )
             except subprocess.TimeoutExpired:
                 yield name, {"error": "> 120 s"}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--quick", action="store_true", help="smaller sizes")
     parser.add_argument("--parts", default="whole,cost,growth,peers", help="which parts to run")
-    parser.add_argument("--peers-python", help="interpreter of an environment with the other packages")
-    parser.add_argument("--peers-sizes", default="500,1000,2000", help="training sizes for the peers")
+    parser.add_argument(
+        "--peers-python", help="interpreter of an environment with the other packages"
+    )
+    parser.add_argument(
+        "--peers-sizes", default="500,1000,2000", help="training sizes for the peers"
+    )
     arguments = parser.parse_args()
     print(describe_machine())
     X, y = make_data(300)

@@ -1,15 +1,18 @@
-"""All classes in one problem: bilinear MKL, one versus rest and shared weights, in error and time, and how they grow.
+"""All classes in one problem: bilinear MKL, one versus rest and shared weights, in error and time,
+and how they grow.
 
-    python benchmarks/multiclass.py [--data FOLDER] [--quick] [--repeats 10] [--parts error,cost,conic,growth,features]
+    python benchmarks/multiclass.py [--data FOLDER] [--quick] [--repeats 10] [--parts
+    error,cost,conic,growth,features]
 
 error   waveform, satimage, segment and USPS from FOLDER (one NumPy file per set: X, y), or from the folder that the
-        environment variable KERNELMOSAIC_DATA names: 1000 training samples, ten Gaussian kernels, widths 0.1 to 100,
-        standardised features, κ (or C) of 0.5, 1 or 10 by 3-fold cross-validation, at most 40 iterations
+        environment variable KERNELMOSAIC_DATA names: 1000 training samples, ten Gaussian kernels,
+        widths 0.1 to 100, standardised features, κ (or C) of 0.5, 1 or 10 by 3-fold
+        cross-validation, at most 40 iterations
 cost    bilinear MKL, by each of its solvers, and shared weights in LIBSVM one-versus-rest fits of the mean kernel; with
         ten kernels, and with 69 on data shaped like the protein localisation sets
 conic   the shared-weight problem by a conic solver against the same problem by ours, and the bilinear one
-growth  exponents of the time in classes, kernels and samples
-features  kernels in features: 10 classes of three clusters each, five Gaussian kernels of rank 200, up to 20,000
+growth  exponents of the time in classes, kernels and samples features  kernels in features: 10
+classes of three clusters each, five Gaussian kernels of rank 200, up to 20,000
         samples, beside exact kernels where these are quick
 
 All ratios are taken in one run, on the same matrices.
@@ -52,17 +55,26 @@ GAP = 1e-3
 
 
 def make_stack(n: int, n_classes: int, P: int, seed: int = 0) -> tuple[StoredStack, np.ndarray]:
-    X, y = make_classification(n, 20, n_informative=10, n_classes=n_classes, n_clusters_per_class=1, random_state=seed)
+    X, y = make_classification(
+        n, 20, n_informative=10, n_classes=n_classes, n_clusters_per_class=1, random_state=seed
+    )
     X = (X - X.mean(0)) / X.std(0)
     squares = np.maximum((X**2).sum(1)[:, None] + (X**2).sum(1) - 2 * X @ X.T, 0.0)
-    return StoredStack(np.stack([np.exp(-squares / width**2) for width in np.logspace(-1, 2, P)])), y
+    return (
+        StoredStack(np.stack([np.exp(-squares / width**2) for width in np.logspace(-1, 2, P)])),
+        y,
+    )
 
 
 def shared(stack: StoredStack, y: np.ndarray, kappa: float = 1.0):
-    return Newton(LearnerOptions(SumNorm(), np.ones(stack.n_kernels), GAP)).learn(stack, CrammerSinger(y, kappa))
+    return Newton(LearnerOptions(SumNorm(), np.ones(stack.n_kernels), GAP)).learn(
+        stack, CrammerSinger(y, kappa)
+    )
 
 
-def bilinear(stack: StoredStack, y: np.ndarray, kappa: float = 1.0, learner=ClassNewton, max_iter: int = 100):
+def bilinear(
+    stack: StoredStack, y: np.ndarray, kappa: float = 1.0, learner=ClassNewton, max_iter: int = 100
+):
     options = LearnerOptions(SumNorm(), np.ones(stack.n_kernels), GAP, max_iter)
     return learner(options).learn(stack, CrammerSinger(y, kappa))
 
@@ -77,7 +89,10 @@ def error(quick: bool, folder: Path | None, repeats: int) -> None:
     methods = {
         "bilinear": (BilinearMKLClassifier(kernels, max_iter=40), "bilinearmklclassifier__kappa"),
         "one versus rest": (MKLClassifier(kernels, max_iter=40), "mklclassifier__C"),
-        "shared weights": (MKLClassifier(kernels, multi_class="joint", max_iter=40), "mklclassifier__C"),
+        "shared weights": (
+            MKLClassifier(kernels, multi_class="joint", max_iter=40),
+            "mklclassifier__C",
+        ),
     }
     rows = []
     for name in SETS:
@@ -87,25 +102,36 @@ def error(quick: bool, folder: Path | None, repeats: int) -> None:
         for seed in range(repeats):
             parts = train_test_split(X, y, train_size=n_train, random_state=seed, stratify=y)
             for method, (model, price) in methods.items():
-                search = GridSearchCV(make_pipeline(StandardScaler(), model), {price: PRICES}, cv=3).fit(
-                    parts[0], parts[2]
-                )
+                search = GridSearchCV(
+                    make_pipeline(StandardScaler(), model), {price: PRICES}, cv=3
+                ).fit(parts[0], parts[2])
                 wrong = 1.0 - search.score(parts[1][:2000], parts[3][:2000])
                 found[method].append((100 * wrong, search.refit_time_))
         for method, values in found.items():
             mean, spread = np.mean(values, axis=0), np.std(values, axis=0)
             rows.append((name, method, f"{mean[0]:.2f} ± {spread[0]:.2f}", f"{mean[1]:.2f}"))
-    print_table(f"{n_train} training samples, {repeats} repeats", ("set", "method", "error %", "fit s"), rows)
+    print_table(
+        f"{n_train} training samples, {repeats} repeats",
+        ("set", "method", "error %", "fit s"),
+        rows,
+    )
 
 
 def make_localisation(n: int, n_classes: int, seed: int = 0) -> tuple[StoredStack, np.ndarray]:
-    """69 kernels in the proportions of the localisation sets: 64 of motifs, each knowing a little, and five broader."""
+    """69 kernels in the proportions of the localisation sets: 64 of motifs, each knowing a little,
+    and five broader."""
     rng = np.random.default_rng(seed)
-    y = rng.choice(n_classes, size=n, p=np.arange(n_classes, 0, -1) / np.arange(1, n_classes + 1).sum())
+    y = rng.choice(
+        n_classes, size=n, p=np.arange(n_classes, 0, -1) / np.arange(1, n_classes + 1).sum()
+    )
     matrices = np.empty((69, n, n))
     for m in range(69):
         width = 10 if m < 64 else 40
-        told = rng.normal(size=(n_classes, width)) * (0.3 if m < 64 else 0.6) * (rng.random((n_classes, 1)) < 0.5)
+        told = (
+            rng.normal(size=(n_classes, width))
+            * (0.3 if m < 64 else 0.6)
+            * (rng.random((n_classes, 1)) < 0.5)
+        )
         X = told[y] + rng.normal(size=(n, width))
         squares = np.maximum((X**2).sum(1)[:, None] + (X**2).sum(1) - 2 * X @ X.T, 0.0)
         matrices[m] = np.exp(-squares / squares.mean())
@@ -113,15 +139,20 @@ def make_localisation(n: int, n_classes: int, seed: int = 0) -> tuple[StoredStac
 
 
 def cost(quick: bool) -> None:
-    """What a fit costs, Gram matrices given; LIBSVM and ours in turns, so that a burst of other work falls on both."""
+    """What a fit costs, Gram matrices given; LIBSVM and ours in turns, so that a burst of other
+    work falls on both."""
     rows = []
     fits = {
         "bilinear, Newton": lambda stack, y: bilinear(stack, y),
         "bilinear, quasi-Newton": lambda stack, y: bilinear(stack, y, learner=QuasiNewton),
-        "bilinear, published": lambda stack, y: bilinear(stack, y, learner=ProjectedGradient, max_iter=40),
+        "bilinear, published": lambda stack, y: bilinear(
+            stack, y, learner=ProjectedGradient, max_iter=40
+        ),
         "shared weights": lambda stack, y: shared(stack, y),
     }
-    stacks = [make_stack(300, 5, 10), make_localisation(200, 4)] if quick else [make_stack(1000, 10, 10)]
+    stacks = (
+        [make_stack(300, 5, 10), make_localisation(200, 4)] if quick else [make_stack(1000, 10, 10)]
+    )
     stacks += [] if quick else [make_localisation(n, k) for n, k in ((376, 4), (577, 4), (1095, 3))]
     for stack, y in stacks:
         mean, k = stack.matrices.mean(0), int(y.max()) + 1
@@ -129,13 +160,22 @@ def cost(quick: bool) -> None:
             found = fit(stack, y)
             theirs, ours = best_times(
                 [
-                    lambda y=y, mean=mean, k=k: [LibSVM(kernel="precomputed").fit(mean, y == c) for c in range(k)],
+                    lambda y=y, mean=mean, k=k: [
+                        LibSVM(kernel="precomputed").fit(mean, y == c) for c in range(k)
+                    ],
                     lambda fit=fit, stack=stack, y=y: fit(stack, y),
                 ],
                 3 if "Newton" in label or "shared" in label else 1,
             )
-            rows.append((stack.n_samples, k, stack.n_kernels, label, f"{theirs:.3f}", f"{ours:.2f}"))
-            rows[-1] += (f"{ours / theirs:.1f}", found.n_solves, f"{found.objective:.4f}", f"{found.gap:.1e}")
+            rows.append(
+                (stack.n_samples, k, stack.n_kernels, label, f"{theirs:.3f}", f"{ours:.2f}")
+            )
+            rows[-1] += (
+                f"{ours / theirs:.1f}",
+                found.n_solves,
+                f"{found.objective:.4f}",
+                f"{found.gap:.1e}",
+            )
             rows[-1] += (f"{np.mean(found.weights > 0):.2f}",)
     heads = (
         "n",
@@ -150,12 +190,16 @@ def cost(quick: bool) -> None:
         "gap",
         "share > 0",
     )
-    title = "Fits to a gap of 1e-3 in LIBSVM one-versus-rest fits of the mean kernel (goal 10 at 1000, 10, 10)"
+    title = (
+        "Fits to a gap of 1e-3 in LIBSVM one-versus-rest fits of the mean kernel (goal 10 at 1000,"
+        " 10, 10)"
+    )
     print_table(title, heads, rows)
 
 
 def solve_shared_conic(Ks: np.ndarray, y: np.ndarray, kappa: float) -> float:
-    """The shared-weight problem's dual as its authors solved it, whole: max Σ τ_{i,y} − γ with ½ Σ_c τ_cᵀK_mτ_c ≤ γ."""
+    """The shared-weight problem's dual as its authors solved it, whole: max Σ τ_{i,y} − γ with ½
+    Σ_c τ_cᵀK_mτ_c ≤ γ."""
     import clarabel
 
     n, k = len(y), int(y.max()) + 1
@@ -171,7 +215,10 @@ def solve_shared_conic(Ks: np.ndarray, y: np.ndarray, kappa: float) -> float:
         keep = values > 1e-10 * values.max()
         L = (V[:, keep] * np.sqrt(values[keep])).T
         gamma = sparse.csc_matrix(([-2.0, -2.0], ([0, 1], [n * k, n * k])), shape=(2, n * k + 1))
-        A += [gamma, sparse.hstack([sparse.block_diag([-2.0 * L] * k), sparse.csc_matrix((k * len(L), 1))])]
+        A += [
+            gamma,
+            sparse.hstack([sparse.block_diag([-2.0 * L] * k), sparse.csc_matrix((k * len(L), 1))]),
+        ]
         b += [np.array([1.0, -1.0]), np.zeros(k * len(L))]
         cones.append(clarabel.SecondOrderConeT(2 + k * len(L)))
     settings = clarabel.DefaultSettings()
@@ -179,7 +226,9 @@ def solve_shared_conic(Ks: np.ndarray, y: np.ndarray, kappa: float) -> float:
     settings.tol_gap_rel = GAP
     nothing = sparse.csc_matrix((len(c), len(c)))
     return (
-        -clarabel.DefaultSolver(nothing, c, sparse.vstack(A, format="csc"), np.concatenate(b), cones, settings)
+        -clarabel.DefaultSolver(
+            nothing, c, sparse.vstack(A, format="csc"), np.concatenate(b), cones, settings
+        )
         .solve()
         .obj_val
     )
@@ -197,11 +246,32 @@ def conic(quick: bool) -> None:
             ours = best_time(lambda fit=fit, stack=stack, y=y: fit(stack, y))
             value = f"{fit(stack, y).objective:.4f}"
             rows.append(
-                (n, k, P, label, f"{theirs:.2f}", f"{optimum:.4f}", f"{ours:.3f}", value, f"{theirs / ours:.0f}")
+                (
+                    n,
+                    k,
+                    P,
+                    label,
+                    f"{theirs:.2f}",
+                    f"{optimum:.4f}",
+                    f"{ours:.3f}",
+                    value,
+                    f"{theirs / ours:.0f}",
+                )
             )
-    heads = ("n", "classes", "kernels", "ours", "conic s", "conic value", "ours s", "value", "times faster")
+    heads = (
+        "n",
+        "classes",
+        "kernels",
+        "ours",
+        "conic s",
+        "conic value",
+        "ours s",
+        "value",
+        "times faster",
+    )
     print_table(
-        "The shared-weight problem by a conic solver, and ours (published claim: bilinear over 20 times faster)",
+        "The shared-weight problem by a conic solver, and ours (published claim: bilinear over 20"
+        " times faster)",
         heads,
         rows,
     )
@@ -218,7 +288,9 @@ def growth(quick: bool) -> None:
     for which, (what, shapes) in enumerate(steps.items()):
         for label, fit in (("bilinear", bilinear), ("shared weights", shared)):
             times = [
-                best_time(lambda s=s, fit=fit: fit(*made[s]), 1) for s in shapes if made.setdefault(s, make_stack(*s))
+                best_time(lambda s=s, fit=fit: fit(*made[s]), 1)
+                for s in shapes
+                if made.setdefault(s, make_stack(*s))
             ]
             slope = np.polyfit(np.log([s[which] for s in shapes]), np.log(times), 1)[0]
             rows.append(
@@ -231,7 +303,9 @@ def growth(quick: bool) -> None:
                 )
             )
     print_table(
-        f"Growth around {base} samples, classes, kernels", ("in", "method", "sizes", "seconds", "exponent"), rows
+        f"Growth around {base} samples, classes, kernels",
+        ("in", "method", "sizes", "seconds", "exponent"),
+        rows,
     )
 
 
@@ -264,8 +338,12 @@ def features(quick: bool) -> None:
     low = {"approximation": "nystroem", "rank": 200, "random_state": 0}
     bells = family(Gaussian(), width=[0.5, 1, 2, 4, 8])
     makers = {
-        "shared weights, one slack": lambda price, **how: MKLClassifier(bells, C=price, multi_class="joint", **how),
-        "shared weights, pairwise": lambda price, **how: MKLClassifier(bells, C=price, multi_class="pairwise", **how),
+        "shared weights, one slack": lambda price, **how: MKLClassifier(
+            bells, C=price, multi_class="joint", **how
+        ),
+        "shared weights, pairwise": lambda price, **how: MKLClassifier(
+            bells, C=price, multi_class="pairwise", **how
+        ),
         "bilinear": lambda price, **how: BilinearMKLClassifier(bells, kappa=price, **how),
     }
     cases = [(n, name, 1.0, how) for n in (1000, 3000) for name in makers for how in (low, {})]
@@ -283,7 +361,17 @@ def features(quick: bool) -> None:
         form = "features" if how else "exact"
         gap, solves = f"{model.duality_gap_:.0e}", model.n_solves_
         rows.append((n, name, price, form, f"{seconds:.1f}", solves, turns, gap, f"{score:.3f}"))
-    heads = ("samples", "method", "price", "kernels", "seconds", "solves", "rounds", "gap", "accuracy")
+    heads = (
+        "samples",
+        "method",
+        "price",
+        "kernels",
+        "seconds",
+        "solves",
+        "rounds",
+        "gap",
+        "accuracy",
+    )
     print_table("Kernels in features, 10 classes, 5 kernels of rank 200", heads, rows)
 
 
@@ -291,10 +379,14 @@ made: dict[tuple[int, int, int], tuple[StoredStack, np.ndarray]] = {}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     folder = os.environ.get("KERNELMOSAIC_DATA")
     parser.add_argument("--data", type=Path, default=Path(folder) if folder else None)
-    parser.add_argument("--repeats", type=int, default=10, help="splits of each set in the error part")
+    parser.add_argument(
+        "--repeats", type=int, default=10, help="splits of each set in the error part"
+    )
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--parts", default="error,cost,conic,growth,features")
     args = parser.parse_args()
@@ -303,7 +395,11 @@ def main() -> None:
     stack, y = make_stack(60, 3, 3)  # compile the loops outside the clocks
     bilinear(stack, y), shared(stack, y)
     for part in args.parts.split(","):
-        error(args.quick, args.data, args.repeats) if part == "error" else globals()[part](args.quick)
+        (
+            error(args.quick, args.data, args.repeats)
+            if part == "error"
+            else globals()[part](args.quick)
+        )
 
 
 if __name__ == "__main__":

@@ -1,15 +1,19 @@
-"""What tuning costs: folds × values of C along a path, against one fit, a grid search, and TorchKM on a GPU.
+"""What tuning costs: folds × values of C along a path, against one fit, a grid search, and TorchKM
+on a GPU.
 
-    python benchmarks/path.py [--parts cpu,gpu] [--n 1500] [--gpu-n 5000 10000 20000] [--Cs 50] [--json path.json]
+    python benchmarks/path.py [--parts cpu,gpu] [--n 1500] [--gpu-n 5000 10000 20000] [--Cs 50]
+    [--json path.json]
 
 cpu   MKLClassifierCV(Cs=20, cv=5, norms=(1,)) with ten Gaussian kernels, in units of one fit of MKLClassifier with the
       same kernels at C = 1; GridSearchCV over the same points, plain and within SharedKernels; and
-      GridSearchCV(SVC) over the same C on ONE Gaussian kernel. All from raw samples to a refitted model.
+      GridSearchCV(SVC) over the same C on ONE Gaussian kernel. All from raw samples to a refitted
+      model.
 gpu   five folds × 50 values of C with ten kernels learned, and with one kernel, on the device, beside TorchKM (if it is
-      installed) with its one kernel and its own 50 values: seconds from raw samples, and accuracy on 10,000 others.
-      The columns between say where the seconds go (matrices, the batch of all folds and values) and what the batch
-      took: products of a matrix with a column, inverses, steps, waits for the device, fits that were finished alone.
-      ``--device cpu --gpu-n 500`` tries it without a GPU, and ``--one-by-one`` takes the fits one after the other.
+      installed) with its one kernel and its own 50 values: seconds from raw samples, and accuracy
+      on 10,000 others. The columns between say where the seconds go (matrices, the batch of all
+      folds and values) and what the batch took: products of a matrix with a column, inverses,
+      steps, waits for the device, fits that were finished alone. ``--device cpu --gpu-n 500`` tries
+      it without a GPU, and ``--one-by-one`` takes the fits one after the other.
 
 Prints Markdown; the gpu part goes to ``--json`` as well.
 """
@@ -61,7 +65,9 @@ def cpu(n: int) -> None:
         "MKLClassifierCV": lambda: MKLClassifierCV(TEN, Cs=Cs, norms=(1,), scale=False).fit(X, y),
         "GridSearchCV within SharedKernels": lambda: shared(grid, X, y),
         "GridSearchCV": lambda: GridSearchCV(MKLClassifier(TEN), grid, cv=5).fit(X, y),
-        "GridSearchCV(SVC), one kernel": lambda: GridSearchCV(SVC(gamma=1 / 4.5**2), grid, cv=5).fit(X, y),
+        "GridSearchCV(SVC), one kernel": (
+            lambda: GridSearchCV(SVC(gamma=1 / 4.5**2), grid, cv=5).fit(X, y)
+        ),
     }
     print(f"\nn = {n}, ten Gaussian kernels, 20 values of C × 5 folds and a refit\n")
     print("| what | CPU seconds | fits | seconds | largest difference of scores |")
@@ -71,7 +77,8 @@ def cpu(n: int) -> None:
         model, seconds, processor = clocked(work)
         found[name] = model
         print(
-            f"| {name} | {processor:.2f} | {processor / one:.1f} | {seconds:.2f} | {difference(found, name)} |",
+            f"| {name} | {processor:.2f} | {processor / one:.1f} | {seconds:.2f} |"
+            f" {difference(found, name)} |",
             flush=True,
         )
     print(f"\nlargest gap of a fit: {found['MKLClassifierCV'].duality_gaps_.max():.1e}")
@@ -97,7 +104,9 @@ def gpu(sizes: list[int], n_Cs: int, device: str, one_by_one: bool) -> list[dict
     from kernelmosaic.gpu.paths import Counts
 
     def waited(work: Callable[[], Any]) -> tuple[Any, float]:
-        found, seconds, _ = clocked(lambda: (work(), torch.cuda.synchronize() if device == "cuda" else None)[0])
+        found, seconds, _ = clocked(
+            lambda: (work(), torch.cuda.synchronize() if device == "cuda" else None)[0]
+        )
         return found, seconds
 
     spent: dict[str, float] = {}
@@ -113,7 +122,9 @@ def gpu(sizes: list[int], n_Cs: int, device: str, one_by_one: bool) -> list[dict
 
     learn = _together.learn_paths
     _together.make_stack = timed("matrices", _together.make_stack)
-    _together.learn_paths = timed("batch", lambda *args, **params: learn(*args, **params, counts=taken))
+    _together.learn_paths = timed(
+        "batch", lambda *args, **params: learn(*args, **params, counts=taken)
+    )
     if one_by_one:
         _together.follow_together = lambda tasks, record: None
     Cs, small = np.logspace(-2, 3, n_Cs), samples(4000)
@@ -163,7 +174,9 @@ def show(row: dict[str, Any]) -> dict[str, Any]:
     return row
 
 
-def peer(n: int, X: np.ndarray, y: np.ndarray, A: np.ndarray, b: np.ndarray, n_Cs: int) -> list[dict[str, Any]]:
+def peer(
+    n: int, X: np.ndarray, y: np.ndarray, A: np.ndarray, b: np.ndarray, n_Cs: int
+) -> list[dict[str, Any]]:
     try:
         from torchkm.estimators import TorchKMSVC
     except ImportError:
@@ -176,13 +189,17 @@ def peer(n: int, X: np.ndarray, y: np.ndarray, A: np.ndarray, b: np.ndarray, n_C
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--parts", default="cpu")
     parser.add_argument("--n", type=int, default=1500)
     parser.add_argument("--gpu-n", type=int, nargs="+", default=[5000, 10_000, 20_000])
     parser.add_argument("--Cs", type=int, default=50)
     parser.add_argument("--device", default="cuda")
-    parser.add_argument("--one-by-one", action="store_true", help="fits one after the other, not together")
+    parser.add_argument(
+        "--one-by-one", action="store_true", help="fits one after the other, not together"
+    )
     parser.add_argument("--json", default="path.json")
     given = parser.parse_args()
     print(describe_machine())
@@ -190,7 +207,9 @@ def main() -> None:
         cpu(given.n)
     if "gpu" in given.parts:
         rows = gpu(given.gpu_n, given.Cs, given.device, given.one_by_one)
-        Path(given.json).write_text(json.dumps({"machine": describe_machine(), "rows": rows}, indent=1, default=float))
+        Path(given.json).write_text(
+            json.dumps({"machine": describe_machine(), "rows": rows}, indent=1, default=float)
+        )
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
 """One other package on given kernel matrices, in an environment of its own.
 
-    python -m venv peers && peers/bin/pip install torch==2.13.0 MKLpy himalaya packaging scikit-multimodallearn
-    python benchmarks/mkl.py --parts peers --peers-python peers/bin/python
+    python -m venv peers && peers/bin/pip install torch==2.13.0 MKLpy himalaya packaging
+    scikit-multimodallearn python benchmarks/mkl.py --parts peers --peers-python peers/bin/python
 
-Called by benchmarks/mkl.py as ``peers.py KERNELS.npz METHOD``; prints one line of JSON: seconds and held-out accuracy.
-The kernel matrices are given, so only the learning is timed.
+Called by benchmarks/mkl.py as ``peers.py KERNELS.npz METHOD``; prints one line of JSON: seconds and
+held-out accuracy. The kernel matrices are given, so only the learning is timed.
 """
 
 from __future__ import annotations
@@ -39,7 +39,9 @@ def mklpy(name: str):
 def himalaya(train, test, y):
     from himalaya.kernel_ridge import MultipleKernelRidgeCV
 
-    model = MultipleKernelRidgeCV(kernels="precomputed", solver="hyper_gradient", solver_params={"progress_bar": False})
+    model = MultipleKernelRidgeCV(
+        kernels="precomputed", solver="hyper_gradient", solver_params={"progress_bar": False}
+    )
     start = time.perf_counter()
     model.fit(train, y)
     seconds = time.perf_counter() - start
@@ -49,8 +51,8 @@ def himalaya(train, test, y):
 def multimodal(train, test, y):
     from multimodal.kernels.lpMKL import MKL
 
-    # The package takes matrices as views; its own test call is not defined for precomputed kernels, so f = Σ w_m K_m C
-    # by hand.
+    # The package takes matrices as views; its own test call is not defined for precomputed kernels,
+    # so f = Σ w_m K_m C by hand.
     model = MKL(lmbda=0.1, kernel="precomputed", use_approx=False)
     start = time.perf_counter()
     model.fit(dict(enumerate(train)), y)
@@ -76,7 +78,11 @@ def main() -> None:
         return
     data = np.load(sys.argv[1])
     seconds, scores = METHODS[sys.argv[2]](data["train"], data["test"], data["y"])
-    print(json.dumps({"seconds": seconds, "accuracy": float(np.mean(np.sign(scores) == data["truth"]))}))
+    print(
+        json.dumps(
+            {"seconds": seconds, "accuracy": float(np.mean(np.sign(scores) == data["truth"]))}
+        )
+    )
 
 
 if __name__ == "__main__":

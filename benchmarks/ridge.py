@@ -1,11 +1,13 @@
-"""Weights and ridge by leave-one-out error or evidence: seconds of whole fits, beside searches and Gaussian processes.
+"""Weights and ridge by leave-one-out error or evidence: seconds of whole fits, beside searches and
+Gaussian processes.
 
     PYTHONPATH=src python benchmarks/ridge.py [--parts small features large] [--device cuda]
 
-Small: n = 1,000 and 3,000, six kernels, beside `GridSearchCV(SVR)` over 40 points, scikit-learn's Gaussian process and,
-if it is installed, GPyTorch's. Features: 100,000 samples, six kernels of 300 features. Large, on a device: 10,000
-samples and ten kernels exactly, a million samples and ten kernels of 300 features. Every row is one fit from raw
-numbers; the first fit of the process, of 50 samples, compiles and is not counted.
+Small: n = 1,000 and 3,000, six kernels, beside `GridSearchCV(SVR)` over 40 points, scikit-learn's
+Gaussian process and, if it is installed, GPyTorch's. Features: 100,000 samples, six kernels of 300
+features. Large, on a device: 10,000 samples and ten kernels exactly, a million samples and ten
+kernels of 300 features. Every row is one fit from raw numbers; the first fit of the process, of 50
+samples, compiles and is not counted.
 """
 
 from __future__ import annotations
@@ -57,11 +59,14 @@ def searched() -> Any:
 
 def process() -> Any:
     kernel = ConstantKernel() * RBF(3.0) + WhiteKernel()
-    return make_pipeline(StandardScaler(), GaussianProcessRegressor(kernel, normalize_y=True, n_restarts_optimizer=1))
+    return make_pipeline(
+        StandardScaler(), GaussianProcessRegressor(kernel, normalize_y=True, n_restarts_optimizer=1)
+    )
 
 
 class GPyTorchProcess:
-    """GPyTorch's exact process with one Gaussian kernel, 100 steps of Adam, as in its documentation."""
+    """GPyTorch's exact process with one Gaussian kernel, 100 steps of Adam, as in its
+    documentation."""
 
     def __init__(self, device: str) -> None:
         self.device = device
@@ -81,7 +86,9 @@ class GPyTorchProcess:
                 self.covar_module = gpytorch.kernels.ScaleKernel(gpytorch.kernels.RBFKernel())
 
             def forward(self, x: Any) -> Any:
-                return gpytorch.distributions.MultivariateNormal(self.mean_module(x), self.covar_module(x))
+                return gpytorch.distributions.MultivariateNormal(
+                    self.mean_module(x), self.covar_module(x)
+                )
 
         self.likelihood = gpytorch.likelihoods.GaussianLikelihood().double().to(self.device)
         self.model = Process(self.likelihood).double().to(self.device)
@@ -124,7 +131,11 @@ def small() -> list[list[Any]]:
 def features() -> list[list[Any]]:
     params: Any = {"approximation": "nystroem", "rank": 300, "random_state": 0}
     return [
-        rows_of(f"MKLRidgeCV, {c}, six kernels of 300 features", 100_000, MKLRidgeCV(SIX, criterion=c, **params))
+        rows_of(
+            f"MKLRidgeCV, {c}, six kernels of 300 features",
+            100_000,
+            MKLRidgeCV(SIX, criterion=c, **params),
+        )
         for c in ("loo", "evidence")
     ]
 
@@ -133,7 +144,9 @@ def large(device: str) -> list[list[Any]]:
     params: Any = {"approximation": "nystroem", "rank": 300, "random_state": 0, "device": device}
     rows_of("warm", 3000, MKLRidgeCV(TEN, device=device))
     rows = [
-        rows_of(f"MKLRidgeCV, {c}, ten kernels", 10_000, MKLRidgeCV(TEN, criterion=c, device=device))
+        rows_of(
+            f"MKLRidgeCV, {c}, ten kernels", 10_000, MKLRidgeCV(TEN, criterion=c, device=device)
+        )
         for c in ("loo", "evidence")
     ]
     with suppress(ImportError):
@@ -146,14 +159,20 @@ def large(device: str) -> list[list[Any]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--parts", nargs="+", default=["small", "features"], choices=["small", "features", "large"])
+    parser.add_argument(
+        "--parts", nargs="+", default=["small", "features"], choices=["small", "features", "large"]
+    )
     parser.add_argument("--device", default="cuda")
     options = parser.parse_args()
     X, y = make(50)
     MKLRidgeCV(SIX).fit(X, y)
     print(describe_machine())
     for part in options.parts:
-        rows = large(options.device) if part == "large" else {"small": small, "features": features}[part]()
+        rows = (
+            large(options.device)
+            if part == "large"
+            else {"small": small, "features": features}[part]()
+        )
         print_table(part, ["fit", "n", "s", "evaluations", "R² of 1,000 others"], rows)
 
 

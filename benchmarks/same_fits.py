@@ -3,16 +3,18 @@
     python benchmarks/same_fits.py record before.npz
     python benchmarks/same_fits.py compare before.npz
 
-Each case keeps what its fit found (weights, coefficients' constant, objective, certified gap, criterion) and what it
-says of twenty new samples (outputs, predictions, probabilities, embeddings). The second command fits again, prints how
-many cases are equal bit for bit, to 1e-10 and within the tolerance of the fit, lists the others, and ends with exit
-code 1 if there are any. A case that is refused is recorded with its error.
+Each case keeps what its fit found (weights, coefficients' constant, objective, certified gap,
+criterion) and what it says of twenty new samples (outputs, predictions, probabilities, embeddings).
+The second command fits again, prints how many cases are equal bit for bit, to 1e-10 and within the
+tolerance of the fit, lists the others, and ends with exit code 1 if there are any. A case that is
+refused is recorded with its error.
 
-A convex fit may differ by its `tol` in the objective, and by the root of it in outputs. What is not convex (gates, the
-criteria of the ridge estimators, variational bounds) is given a hundred times that.
+A convex fit may differ by its `tol` in the objective, and by the root of it in outputs. What is not
+convex (gates, the criteria of the ridge estimators, variational bounds) is given a hundred times
+that.
 
-Plain machines are fitted exactly, in Nyström and Fourier features, with torch on the host (where torch is installed)
-and from a Dask array (where Dask is).
+Plain machines are fitted exactly, in Nyström and Fourier features, with torch on the host (where
+torch is installed) and from a Dask array (where Dask is).
 """
 
 from __future__ import annotations
@@ -93,7 +95,9 @@ TIMES = np.array(
 )
 GAPS = X_ALL.copy()
 GAPS[::5, 2:] = np.nan
-WORDS = np.array([["".join(rng.choice(list("ACGT"), 12))] for _ in range(N_SAMPLES + N_NEW)], dtype=object)
+WORDS = np.array(
+    [["".join(rng.choice(list("ACGT"), 12))] for _ in range(N_SAMPLES + N_NEW)], dtype=object
+)
 BITS = (rng.uniform(size=(N_SAMPLES + N_NEW, 20)) < 0.3).astype(float)
 MATRIX = X_ALL @ X_ALL.T
 ROW_NUMBERS = np.arange(N_SAMPLES + N_NEW)[:, np.newaxis]
@@ -142,24 +146,43 @@ def classifier_cases() -> Iterator[Case]:
         model = MKLClassifier(KERNELS, solver=solver, norm=2, slack=2)
         yield Case(f"classifier solver={solver} norm=2 slack=2", model, TWO)
     for normalize in ("diagonal", "centered", None):
-        yield Case(f"classifier normalize={normalize}", MKLClassifier(KERNELS, normalize=normalize), TWO)
+        yield Case(
+            f"classifier normalize={normalize}", MKLClassifier(KERNELS, normalize=normalize), TWO
+        )
     for weights in ("uniform", "loo", [0.4, 0.3, 0.2, 0.1]):
         yield Case(f"classifier weights={weights}", MKLClassifier(KERNELS, weights=weights), TWO)
     for penalties in ([1.0, 2.0, 1.0, 0.5], "eigenvalue"):
-        yield Case(f"classifier penalties={penalties}", MKLClassifier(KERNELS, penalties=penalties), TWO)
+        yield Case(
+            f"classifier penalties={penalties}", MKLClassifier(KERNELS, penalties=penalties), TWO
+        )
     yield Case("classifier norm=1.5", MKLClassifier(KERNELS, norm=1.5), TWO)
     yield Case("classifier C learned", MKLClassifier(KERNELS, slack=2, C="learn"), TWO)
-    yield Case("classifier one linear kernel a column", MKLClassifier(per_column(Linear()), C=10.0, norm=1), TWO)
+    yield Case(
+        "classifier one linear kernel a column",
+        MKLClassifier(per_column(Linear()), C=10.0, norm=1),
+        TWO,
+    )
     yield Case("classifier default kernels", MKLClassifier(), TWO)
     for calibration in ("sigmoid", "isotonic"):
-        yield Case(f"classifier calibration={calibration}", MKLClassifier(KERNELS, calibration=calibration), TWO)
+        yield Case(
+            f"classifier calibration={calibration}",
+            MKLClassifier(KERNELS, calibration=calibration),
+            TWO,
+        )
     for multi_class, C in product(("ovr", "ovr-shared", "joint", "pairwise"), (0.3, 10.0)):
         model = MKLClassifier(KERNELS, multi_class=multi_class, C=C)
         yield Case(f"classes multi_class={multi_class} C={C}", model, THREE)
         weighted = {"sample_weight": SAMPLE_WEIGHT}
-        yield Case(f"classes multi_class={multi_class} C={C} weighted", model, THREE, fit_params=weighted)
+        yield Case(
+            f"classes multi_class={multi_class} C={C} weighted", model, THREE, fit_params=weighted
+        )
     balanced = MKLClassifier(KERNELS, class_weight="balanced")
-    yield Case("classes balanced and weighted", balanced, THREE, fit_params={"sample_weight": SAMPLE_WEIGHT})
+    yield Case(
+        "classes balanced and weighted",
+        balanced,
+        THREE,
+        fit_params={"sample_weight": SAMPLE_WEIGHT},
+    )
     for kappa, solver in product((0.5, 5.0), ("newton", "quasi_newton", "projected_gradient")):
         model = BilinearMKLClassifier(KERNELS, kappa=kappa, solver=solver)
         yield Case(f"bilinear kappa={kappa} solver={solver}", model, THREE)
@@ -174,19 +197,28 @@ def regressor_cases() -> Iterator[Case]:
         model = MKLRegressor(KERNELS, epsilon=epsilon, slack=slack)
         yield Case(f"regressor epsilon={epsilon} slack={slack}", model, SCORE)
     for loss, norm in product(("squared", "huber", "quantile"), (1, 2)):
-        yield Case(f"regressor loss={loss} norm={norm}", MKLRegressor(KERNELS, loss=loss, norm=norm), SCORE)
-    yield Case("regressor two quantiles", MKLRegressor(KERNELS, loss="quantile", quantile=[0.1, 0.9]), SCORE)
+        yield Case(
+            f"regressor loss={loss} norm={norm}", MKLRegressor(KERNELS, loss=loss, norm=norm), SCORE
+        )
+    yield Case(
+        "regressor two quantiles",
+        MKLRegressor(KERNELS, loss="quantile", quantile=[0.1, 0.9]),
+        SCORE,
+    )
     for loss in ("epsilon", "squared"):
         yield Case(f"regressor two targets loss={loss}", MKLRegressor(KERNELS, loss=loss), TARGETS)
     for nu, norm in product((0.1, 0.5), (1, 2)):
         yield Case(f"one class nu={nu} norm={norm}", MKLOneClass(GAUSSIANS, nu=nu, norm=norm), TWO)
     for loss, norm in product(("censored", "cox", "rank"), (1, 2, "uniform")):
         given = {"weights": "uniform"} if norm == "uniform" else {"norm": norm}
-        yield Case(f"survival loss={loss} norm={norm}", MKLSurvival(KERNELS, loss=loss, **given), TIMES)
+        yield Case(
+            f"survival loss={loss} norm={norm}", MKLSurvival(KERNELS, loss=loss, **given), TIMES
+        )
 
 
 def kernel_cases() -> Iterator[Case]:
-    """Yield other kernels, forms of samples, samples that lack a view, and samples that are repeated."""
+    """Yield other kernels, forms of samples, samples that lack a view, and samples that are
+    repeated."""
     plans: dict[str, tuple[Any, Any]] = {
         "columns": (per_column(Gaussian()), X_ALL),
         "ranks": ([Ranked(Gaussian()), Laplacian(), Correlation()], X_ALL),
@@ -195,12 +227,17 @@ def kernel_cases() -> Iterator[Case]:
         "words": ([Spectrum(2), Spectrum(3)], WORDS),
         "bits": ([Tanimoto(), Linear()], BITS),
         "codes": ([Categorical(), Linear()], np.rint(X_ALL)),
-        "sparse": ([Linear(), Gaussian(2.0)], sparse.csr_matrix(np.where(np.abs(X_ALL) > 0.5, X_ALL, 0.0))),
+        "sparse": (
+            [Linear(), Gaussian(2.0)],
+            sparse.csr_matrix(np.where(np.abs(X_ALL) > 0.5, X_ALL, 0.0)),
+        ),
     }
     for name, (kernels, samples) in plans.items():
         yield Case(f"kernels {name}", MKLClassifier(kernels), TWO, samples)
     for missing in ("neighbors", "zero"):
-        yield Case(f"classifier missing={missing}", MKLClassifier(VIEWS, missing=missing), TWO, GAPS)
+        yield Case(
+            f"classifier missing={missing}", MKLClassifier(VIEWS, missing=missing), TWO, GAPS
+        )
     yield Case("regressor missing=neighbors", MKLRegressor(VIEWS), SCORE, GAPS)
     yield Case("ridge missing=neighbors", MKLRidgeCV(VIEWS), SCORE, GAPS, is_convex=False)
     bootstrap = np.concatenate([X[REPEATED], X_NEW])
@@ -225,15 +262,21 @@ def localized_cases() -> Iterator[Case]:
     quick: dict[str, Any] = {"n_init": 1, "max_iter": 5, "random_state": 0}
     for gating, multi_class in product(("softmax", "sigmoid", "constant"), ("ovr", "joint")):
         model = LocalizedMKLClassifier(KERNELS, gating=gating, multi_class=multi_class, **quick)
-        yield Case(f"localized gating={gating} multi_class={multi_class}", model, THREE, is_convex=False)
+        yield Case(
+            f"localized gating={gating} multi_class={multi_class}", model, THREE, is_convex=False
+        )
     for step in ("lbfgs", "fixed"):
         model = LocalizedMKLClassifier(KERNELS, step=step, **quick)
         yield Case(f"localized step={step}", model, TWO, is_convex=False)
     projected = [Projected(Linear(), 2), Projected(Gaussian(2.0), 1)]
-    yield Case("localized projections", LocalizedMKLClassifier(projected, **quick), TWO, is_convex=False)
+    yield Case(
+        "localized projections", LocalizedMKLClassifier(projected, **quick), TWO, is_convex=False
+    )
     in_kernel = LocalizedMKLClassifier(KERNELS, gating_kernel=Gaussian(2.0), **quick)
     yield Case("localized gates in a kernel", in_kernel, TWO, is_convex=False)
-    yield Case("localized regressor", LocalizedMKLRegressor(KERNELS, **quick), SCORE, is_convex=False)
+    yield Case(
+        "localized regressor", LocalizedMKLRegressor(KERNELS, **quick), SCORE, is_convex=False
+    )
     one_class = LocalizedMKLOneClass(GAUSSIANS, gating="softmax", **quick)
     yield Case("localized one class", one_class, TWO, is_convex=False)
 
@@ -242,13 +285,26 @@ def ridge_cases() -> Iterator[Case]:
     """Yield the ridge estimators."""
     both = (("numbers", MKLRidgeCV, SCORE), ("classes", MKLRidgeClassifierCV, THREE))
     for (name, estimator, y), criterion in product(both, ("auto", "loo", "evidence")):
-        yield Case(f"ridge {name} criterion={criterion}", estimator(KERNELS, criterion=criterion), y, is_convex=False)
+        yield Case(
+            f"ridge {name} criterion={criterion}",
+            estimator(KERNELS, criterion=criterion),
+            y,
+            is_convex=False,
+        )
     for name, estimator, y in both:
         weighted = {"sample_weight": SAMPLE_WEIGHT, "groups": GROUPS}
-        yield Case(f"ridge {name} groups and weights", estimator(KERNELS), y, fit_params=weighted, is_convex=False)
+        yield Case(
+            f"ridge {name} groups and weights",
+            estimator(KERNELS),
+            y,
+            fit_params=weighted,
+            is_convex=False,
+        )
         yield Case(f"ridge {name} default kernels", estimator(), y, is_convex=False)
         yield Case(f"ridge {name} subsample", estimator(KERNELS, subsample=40), y, is_convex=False)
-        yield Case(f"ridge {name} weights", estimator(KERNELS, weights="uniform"), y, is_convex=False)
+        yield Case(
+            f"ridge {name} weights", estimator(KERNELS, weights="uniform"), y, is_convex=False
+        )
         learned_widths = estimator([Gaussian("learn"), Laplacian("learn", per_column=True)])
         yield Case(f"ridge {name} learned widths", learned_widths, y, is_convex=False)
         features = estimator(KERNELS, approximation="nystroem", rank=20, random_state=0)
@@ -257,10 +313,19 @@ def ridge_cases() -> Iterator[Case]:
         yield Case(f"ridge {name} one kernel a column", one_a_column, y, is_convex=False)
     yield Case("ridge two classes", MKLRidgeClassifierCV(KERNELS), TWO, is_convex=False)
     yield Case("ridge two targets", MKLRidgeCV(KERNELS), TARGETS, is_convex=False)
-    yield Case("ridge per target", MKLRidgeCV(KERNELS, per_target=True, n_candidates=30), TARGETS, is_convex=False)
-    pairs = pairwise([("left", Gaussian(), [0, 1])], [("right", Gaussian(), [2]), ("line", Linear(), [3])])
+    yield Case(
+        "ridge per target",
+        MKLRidgeCV(KERNELS, per_target=True, n_candidates=30),
+        TARGETS,
+        is_convex=False,
+    )
+    pairs = pairwise(
+        [("left", Gaussian(), [0, 1])], [("right", Gaussian(), [2]), ("line", Linear(), [3])]
+    )
     yield Case("ridge pairs", MKLRidgeCV(pairs), SCORE, is_convex=False)
-    yield Case("ridge pairs factorized", MKLRidgeCV(pairs, weights="factorized"), SCORE, is_convex=False)
+    yield Case(
+        "ridge pairs factorized", MKLRidgeCV(pairs, weights="factorized"), SCORE, is_convex=False
+    )
 
 
 def other_cases() -> Iterator[Case]:
@@ -286,14 +351,26 @@ def mean_output(model: Any, samples: Any, y: Any = None) -> float:
 def search_cases() -> Iterator[Case]:
     """Yield searches over C, norms and penalties."""
     grid: dict[str, Any] = {"Cs": [0.1, 1.0, 10.0], "cv": KFold(3)}
-    searches = (("two", MKLClassifierCV, TWO), ("three", MKLClassifierCV, THREE), ("numbers", MKLRegressorCV, SCORE))
+    searches = (
+        ("two", MKLClassifierCV, TWO),
+        ("three", MKLClassifierCV, THREE),
+        ("numbers", MKLRegressorCV, SCORE),
+    )
     for name, search, y in searches:
         yield Case(f"search {name}", search(KERNELS, **grid), y)
-        yield Case(f"search {name} whole grid", search(KERNELS, near=None, rule="one_standard_error", **grid), y)
+        yield Case(
+            f"search {name} whole grid",
+            search(KERNELS, near=None, rule="one_standard_error", **grid),
+            y,
+        )
     yield Case("search norms with loo", MKLClassifierCV(KERNELS, norms=[1, "loo"], **grid), TWO)
     yield Case("search times", MKLSurvivalCV(KERNELS, **grid), TIMES)
     inner: dict[str, Any] = {
-        "one class": (MKLOneClass(GAUSSIANS), {"Cs": [0.2, 0.5], "norms": None, "scoring": mean_output}, TWO),
+        "one class": (
+            MKLOneClass(GAUSSIANS),
+            {"Cs": [0.2, 0.5], "norms": None, "scoring": mean_output},
+            TWO,
+        ),
         "bilinear": (BilinearMKLClassifier(KERNELS), {}, THREE),
         "discriminant": (DiscriminantMKLClassifier(KERNELS), {}, THREE),
     }
@@ -304,11 +381,17 @@ def search_cases() -> Iterator[Case]:
 
 
 def stored_cases() -> Iterator[Case]:
-    """Yield plain, discriminant and localized machines in features, with torch and from a Dask array."""
+    """Yield plain, discriminant and localized machines in features, with torch and from a Dask
+    array."""
     storages = ["nystroem", "fourier", "leading"]
     if find_spec("torch"):
         storages.append("torch")
-    for case in (*classifier_cases(), *regressor_cases(), *discriminant_cases(), *localized_cases()):
+    for case in (
+        *classifier_cases(),
+        *regressor_cases(),
+        *discriminant_cases(),
+        *localized_cases(),
+    ):
         for storage in storages:
             estimator = clone(case.estimator)
             options: dict[str, Any] = {"approximation": storage, "rank": 20, "random_state": 0}
@@ -320,7 +403,9 @@ def stored_cases() -> Iterator[Case]:
                     options["penalties"] = [1.0, 2.0, 0.5]
                 if np.ndim(getattr(estimator, "weights", None) or 0) == 1:
                     options["weights"] = [0.5, 0.3, 0.2]
-            if storage == "leading" and not case.name.startswith(("classifier C", "regressor epsilon")):
+            if storage == "leading" and not case.name.startswith(
+                ("classifier C", "regressor epsilon")
+            ):
                 continue
             estimator.set_params(**options)
             named = f"{storage}: {case.name}"
@@ -329,7 +414,10 @@ def stored_cases() -> Iterator[Case]:
         import dask.array
 
         rows = dask.array.from_array(X_ALL, chunks=(55, 4))
-        for name, base, y in (("classifier", MKLClassifier, TWO), ("regressor", MKLRegressor, SCORE)):
+        for name, base, y in (
+            ("classifier", MKLClassifier, TWO),
+            ("regressor", MKLRegressor, SCORE),
+        ):
             model = base(KERNELS, approximation="nystroem", rank=20, random_state=0)
             yield Case(f"dask: {name}", model, y, rows)
 
@@ -382,7 +470,9 @@ def measure(case: Case) -> dict[str, np.ndarray]:
             continue  # the estimator has no such method
         except ValueError as error:
             values[name] = str(error)
-    values["tol"] = max(float(getattr(model, "tol", 1e-3)), float(np.max(values.get("duality_gap_", 0.0))))
+    values["tol"] = max(
+        float(getattr(model, "tol", 1e-3)), float(np.max(values.get("duality_gap_", 0.0)))
+    )
     kept = {}
     for name, value in values.items():
         array = np.asarray(value)
@@ -405,7 +495,8 @@ def measure_all(only: str) -> dict[str, dict[str, np.ndarray]]:
 
 
 def difference(before: np.ndarray, after: np.ndarray) -> float:
-    """Return the largest difference of two arrays, relative to their largest entry; infinity if they are of two kinds.
+    """Return the largest difference of two arrays, relative to their largest entry; infinity if
+    they are of two kinds.
 
     Of words it is the share that differs.
     """
@@ -418,11 +509,15 @@ def difference(before: np.ndarray, after: np.ndarray) -> float:
     if not np.array_equal(np.isfinite(before), np.isfinite(after)):
         return np.inf
     is_number = np.isfinite(before)
-    moved = np.abs(before[is_number].astype(float) - after[is_number].astype(float)).max(initial=0.0)
+    moved = np.abs(before[is_number].astype(float) - after[is_number].astype(float)).max(
+        initial=0.0
+    )
     return float(moved / max(np.abs(before[is_number]).max(), np.finfo(float).tiny))
 
 
-def compare(before: dict[str, dict[str, np.ndarray]], after: dict[str, dict[str, np.ndarray]]) -> int:
+def compare(
+    before: dict[str, dict[str, np.ndarray]], after: dict[str, dict[str, np.ndarray]]
+) -> int:
     """Print what moved, and return how many cases moved beyond their tolerance."""
     is_convex = {case.name: case.is_convex for case in all_cases()}
     counts = {"bit for bit": 0, f"to {ROUNDING:g}": 0, "within tol": 0, "beyond": 0}
@@ -430,20 +525,29 @@ def compare(before: dict[str, dict[str, np.ndarray]], after: dict[str, dict[str,
     for name in (name for name in before if name in after):
         quantities = before[name].keys() | after[name].keys()
         if before[name].keys() != after[name].keys():
-            lines.append(f"{name}: only in one of the two {sorted(before[name].keys() ^ after[name].keys())}")
+            lines.append(
+                f"{name}: only in one of the two {sorted(before[name].keys() ^ after[name].keys())}"
+            )
             counts["beyond"] += 1
             continue
-        moved = {key: difference(before[name][key], after[name][key]) for key in quantities - {"tol", "duality_gap_"}}
+        moved = {
+            key: difference(before[name][key], after[name][key])
+            for key in quantities - {"tol", "duality_gap_"}
+        }
         largest = max(moved.values(), default=0.0)
         if largest <= ROUNDING:
             counts["bit for bit" if largest == 0.0 else f"to {ROUNDING:g}"] += 1
             continue
-        tol = float(max(before[name].get("tol", np.array(0.0)), after[name].get("tol", np.array(0.0))))
+        tol = float(
+            max(before[name].get("tol", np.array(0.0)), after[name].get("tol", np.array(0.0)))
+        )
         tol *= 1.0 if is_convex[name] else NOT_CONVEX
         allowed = {key: tol if key in OBJECTIVES else np.sqrt(tol) for key in moved}
         is_within = all(moved[key] <= allowed[key] for key in moved)
         counts["within tol" if is_within else "beyond"] += 1
-        details = ", ".join(f"{key} {moved[key]:.1e}" for key in sorted(moved) if moved[key] > ROUNDING)
+        details = ", ".join(
+            f"{key} {moved[key]:.1e}" for key in sorted(moved) if moved[key] > ROUNDING
+        )
         lines.append(f"{'within tol' if is_within else 'BEYOND'}: {name}: {details}")
     print(*lines, sep="\n")
     print(f"{len(after)} cases; " + ", ".join(f"{count} {kind}" for kind, count in counts.items()))
@@ -453,7 +557,10 @@ def compare(before: dict[str, dict[str, np.ndarray]], after: dict[str, dict[str,
 def write(file: Path, measured: dict[str, dict[str, np.ndarray]]) -> None:
     """Keep all arrays in one file."""
     np.savez_compressed(
-        file, **{f"{name}|{key}": value for name, kept in measured.items() for key, value in kept.items()}
+        file,
+        **{
+            f"{name}|{key}": value for name, kept in measured.items() for key, value in kept.items()
+        },
     )
 
 
@@ -468,12 +575,16 @@ def read(file: Path) -> dict[str, dict[str, np.ndarray]]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("task", choices=("record", "compare"))
     parser.add_argument("file", type=Path)
     parser.add_argument("--only", default="", help="cases whose names contain this")
     arguments = parser.parse_args()
-    warnings.simplefilter("ignore")  # of convergence, repeats and subsets, which are not what is compared
+    warnings.simplefilter(
+        "ignore"
+    )  # of convergence, repeats and subsets, which are not what is compared
     measured = measure_all(arguments.only)
     if arguments.task == "record":
         write(arguments.file, measured)

@@ -1,11 +1,13 @@
-"""Low-rank learning as the number of samples grows: seconds, passes over the rows, growth, and the floor.
+"""Low-rank learning as the number of samples grows: seconds, passes over the rows, growth, and the
+floor.
 
     python benchmarks/scale_cpu.py [--quick] [--largest N] [--parts growth exact dask]
 
-Ten Gaussian kernels, widths log-uniform on [0.5, 20], Nyström features, ℓ1 weights, gap ≤ 1e-3. The floor is what the
-products [Z, 1]ᵀΘ[Z, 1] of the interior-point steps alone would take at the rate that this machine multiplies large
-matrices. A second table sets the approximated problem beside the exact one, a third the same fit with its rows on the
-processes of a local Dask cluster beside the plain fit.
+Ten Gaussian kernels, widths log-uniform on [0.5, 20], Nyström features, ℓ1 weights, gap ≤ 1e-3. The
+floor is what the products [Z, 1]ᵀΘ[Z, 1] of the interior-point steps alone would take at the rate
+that this machine multiplies large matrices. A second table sets the approximated problem beside the
+exact one, a third the same fit with its rows on the processes of a local Dask cluster beside the
+plain fit.
 """
 
 from __future__ import annotations
@@ -86,10 +88,21 @@ def one_run(n: int, rank: int, rate: float) -> Run:
     stack = make_feature_stack(kernel_set, rows)
     filled = time.perf_counter()
     with Counter() as counter:
-        learned = Newton(LearnerOptions(make_norm(1), np.ones(10), 1e-3, 100)).learn(stack, SVC(y, 1.0))
+        learned = Newton(LearnerOptions(make_norm(1), np.ones(10), 1e-3, 100)).learn(
+            stack, SVC(y, 1.0)
+        )
     done = time.perf_counter()
     floor = counter.flops / rate
-    return Run(n, rank, filled - start, done - filled, stack.rows_read / n, learned.n_solves, learned.gap, floor)
+    return Run(
+        n,
+        rank,
+        filled - start,
+        done - filled,
+        stack.rows_read / n,
+        learned.n_solves,
+        learned.gap,
+        floor,
+    )
 
 
 def growth(rank: int, sizes: list[int], rate: float) -> None:
@@ -103,7 +116,17 @@ def growth(rank: int, sizes: list[int], rate: float) -> None:
         seconds = f"{run.features:.2f}", f"{run.learning:.2f}", slope
         floor = f"{run.floor:.2f}", f"{run.learning / run.floor:.1f}"
         table.append((run.n, *seconds, f"{run.passes:.0f}", run.solves, f"{run.gap:.1e}", *floor))
-    heads = ("n", "features s", "learning s", "growth", "passes", "solves", "gap", "floor s", "learning / floor")
+    heads = (
+        "n",
+        "features s",
+        "learning s",
+        "growth",
+        "passes",
+        "solves",
+        "gap",
+        "floor s",
+        "learning / floor",
+    )
     print_table(f"10 kernels × {rank} features", heads, table)
 
 
@@ -112,31 +135,50 @@ def against_exact(n: int, ranks: list[int]) -> None:
     kernels = family(Gaussian(), width=WIDTHS)
     rows = []
     for rank in [*ranks, None]:
-        model = MKLClassifier(kernels, approximation=None if rank is None else "nystroem", rank=rank, random_state=0)
+        model = MKLClassifier(
+            kernels, approximation=None if rank is None else "nystroem", rank=rank, random_state=0
+        )
         start = time.perf_counter()
         model.fit(X[:n], y[:n])
         seconds = time.perf_counter() - start
         score = model.score(X[n:], y[n:])
-        rows.append((rank or "exact", f"{seconds:.2f}", f"{score:.4f}", f"{model.objective_:.1f}", len(model.support_)))
-    print_table(f"n = {n}, tested on as many", ("rank", "seconds", "accuracy", "objective", "support"), rows)
+        rows.append(
+            (
+                rank or "exact",
+                f"{seconds:.2f}",
+                f"{score:.4f}",
+                f"{model.objective_:.1f}",
+                len(model.support_),
+            )
+        )
+    print_table(
+        f"n = {n}, tested on as many", ("rank", "seconds", "accuracy", "objective", "support"), rows
+    )
 
 
 def on_workers(n: int, rank: int, counts: list[int]) -> None:
-    """Fit with the rows on 1, 2, … processes of this machine, each with one thread, and compare with the plain fit."""
+    """Fit with the rows on 1, 2, … processes of this machine, each with one thread, and compare
+    with the plain fit."""
     import dask
     import dask.array as da
     from distributed import Client, LocalCluster
 
     X, y = samples(n)
-    model = MKLClassifier(family(Gaussian(), width=WIDTHS), approximation="nystroem", rank=rank, random_state=0)
+    model = MKLClassifier(
+        family(Gaussian(), width=WIDTHS), approximation="nystroem", rank=rank, random_state=0
+    )
     start = time.perf_counter()
     model.fit(X, y)
     plain = time.perf_counter() - start
-    rows = [("plain", f"{plain:.2f}", "1.00", f"{model.objective_:.3f}", f"{model.duality_gap_:.1e}")]
+    rows = [
+        ("plain", f"{plain:.2f}", "1.00", f"{model.objective_:.3f}", f"{model.duality_gap_:.1e}")
+    ]
     with dask.config.set({"distributed.comm.timeouts.connect": "60s"}):
         for count in counts:
             with (
-                LocalCluster(n_workers=count, threads_per_worker=1, dashboard_address=None) as cluster,
+                LocalCluster(
+                    n_workers=count, threads_per_worker=1, dashboard_address=None
+                ) as cluster,
                 Client(cluster),
             ):
                 away = da.from_array(X, chunks=(-(-n // (2 * count)), X.shape[1])).persist()
@@ -150,7 +192,9 @@ def on_workers(n: int, rank: int, counts: list[int]) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--quick", action="store_true", help="small sizes, under a minute")
     parser.add_argument("--largest", type=int, default=200_000, help="most samples")
     parts = ["growth", "exact", "dask"]
@@ -165,7 +209,9 @@ def main() -> None:
         for rank in (30,) if options.quick else (50, 100):
             growth(rank, [n for n in sizes if n <= options.largest], rate)
     if "exact" in options.parts:
-        against_exact(1000 if options.quick else 5000, [30, 100] if options.quick else [50, 100, 300])
+        against_exact(
+            1000 if options.quick else 5000, [30, 100] if options.quick else [50, 100, 300]
+        )
     if "dask" in options.parts:
         on_workers(*((4000, 30, [1, 2]) if options.quick else (50_000, 100, [1, 2, 4])))
 

@@ -1,10 +1,12 @@
-"""The response-surface search against an exhaustive grid of three levels: points, seconds and validation error.
+"""The response-surface search against an exhaustive grid of three levels: points, seconds and
+validation error.
 
     python benchmarks/search.py [--quick] [--seeds 3]
 
-For P = 3 … 6 kernels (linear, quadratic, Gaussians of several widths) on GAUSS4 the grid tries 3^(P−1) penalties, at
-the levels of the design (½, 1, 2) and, again, over the box of the search (0.1, 1, 10); all on the same two folds.
-The last column counts the draws on which the quadratic search ends at an error equal to or below the row's.
+For P = 3 … 6 kernels (linear, quadratic, Gaussians of several widths) on GAUSS4 the grid tries
+3^(P−1) penalties, at the levels of the design (½, 1, 2) and, again, over the box of the search
+(0.1, 1, 10); all on the same two folds. The last column counts the draws on which the quadratic
+search ends at an error equal to or below the row's.
 """
 
 from __future__ import annotations
@@ -28,7 +30,9 @@ WIDTHS = (1.0, 0.3, 3.0, 10.0)
 def model(P: int) -> MKLClassifier:
     """The papers' three kernels, then Gaussians of other widths."""
     bells = [(f"bell{width:g}", Gaussian(width)) for width in WIDTHS[: P - 2]]
-    return MKLClassifier([("line", Linear()), ("square", Polynomial(2)), *bells], normalize="diagonal")
+    return MKLClassifier(
+        [("line", Linear()), ("square", Polynomial(2)), *bells], normalize="diagonal"
+    )
 
 
 def grid(P: int, reach: float) -> dict[str, list[tuple[float, ...]]]:
@@ -57,7 +61,9 @@ def compare_on(P: int, seed: int, n_samples: int) -> dict[str, tuple[int, float,
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--quick", action="store_true", help="P = 3 and 4, one seed")
     parser.add_argument("--seeds", type=int, default=2, help="draws of the data")
     parser.add_argument("--samples", type=int, default=200, help="samples of a draw")
@@ -71,9 +77,13 @@ def main() -> None:
         for name in runs[0]:
             points, seconds, error = np.mean([run[name] for run in runs], axis=0)
             kept = sum(run["surface"][2] <= run[name][2] + 1e-9 for run in runs)
-            rows.append([P, name, f"{points:.1f}", f"{seconds:.2f}", f"{error:.2f}", f"{kept} of {seeds}"])
+            rows.append(
+                [P, name, f"{points:.1f}", f"{seconds:.2f}", f"{error:.2f}", f"{kept} of {seeds}"]
+            )
     title = f"Penalties on GAUSS4, {options.samples} samples, 2 folds, {seeds} draw(s)"
-    print_table(title, ("P", "search", "points", "seconds", "validation error, %", "surface no worse"), rows)
+    print_table(
+        title, ("P", "search", "points", "seconds", "validation error, %", "surface no worse"), rows
+    )
 
 
 if __name__ == "__main__":

@@ -2,9 +2,10 @@
 
     PYTHONPATH=. python benchmarks/solver.py [--quick]
 
-The kernel is the mean of ten Gaussians whose widths are log-uniform on [0.1, 100]. LIBSVM stops at its default
-violation of 1e-3, we at a relative duality gap of 1e-3; since a violation and a gap are not the same thing, a second
-column asks us for at least the gap that LIBSVM's own solution has. Times are the best of some runs, taken in turns.
+The kernel is the mean of ten Gaussians whose widths are log-uniform on [0.1, 100]. LIBSVM stops at
+its default violation of 1e-3, we at a relative duality gap of 1e-3; since a violation and a gap are
+not the same thing, a second column asks us for at least the gap that LIBSVM's own solution has.
+Times are the best of some runs, taken in turns.
 """
 
 from __future__ import annotations
@@ -59,7 +60,9 @@ def their_gap(K: np.ndarray, y: np.ndarray, C: float) -> float:
     return certify(SVC(y, C).program, beta, K @ beta, 0).gap
 
 
-def one_cell(stack: GramStack, y: np.ndarray, C: float, moved: np.ndarray, repeats: int) -> dict[str, float]:
+def one_cell(
+    stack: GramStack, y: np.ndarray, C: float, moved: np.ndarray, repeats: int
+) -> dict[str, float]:
     """Solve one problem every way; return the best seconds of each way, and the gaps reached."""
     K32, M32 = stack.combine(np.full(10, 0.1)).matrix, stack.combine(moved).matrix
     K64 = K32.astype(np.float64)
@@ -75,12 +78,24 @@ def one_cell(stack: GramStack, y: np.ndarray, C: float, moved: np.ndarray, repea
     }
     times = best_times(list(ways.values()), repeats)
     free = float(np.mean((first.beta != 0) & (np.abs(first.beta) < C)))
-    return dict(zip(ways, times, strict=True)) | {"their gap": gap, "our gap": first.gap, "free": free}
+    return dict(zip(ways, times, strict=True)) | {
+        "their gap": gap,
+        "our gap": first.gap,
+        "free": free,
+    }
 
 
 def row_of(c: dict[str, float]) -> list[str]:
-    seconds = [f"{c['theirs']:.3f}", f"{c['their gap']:.0e}", f"{c['ours']:.3f}", f"{c['our gap']:.0e}"]
-    ratios = [c[way] / c["theirs"] for way in ("ours", "double", "equal")] + [c["free"], c["warm"] / c["cold"]]
+    seconds = [
+        f"{c['theirs']:.3f}",
+        f"{c['their gap']:.0e}",
+        f"{c['ours']:.3f}",
+        f"{c['our gap']:.0e}",
+    ]
+    ratios = [c[way] / c["theirs"] for way in ("ours", "double", "equal")] + [
+        c["free"],
+        c["warm"] / c["cold"],
+    ]
     return seconds + [f"{ratio:.2f}" for ratio in ratios]
 
 
@@ -92,7 +107,9 @@ def cold_and_warm(sizes: tuple[int, ...], names: tuple[str, ...]) -> None:
             stack, y = build_stack(name, n)
             for C in (1.0, 10.0, 100.0):
                 c = one_cell(stack, y, C, moved, repeats=3 if n <= 3000 else 2)
-                cells.append((c["ours"] / c["theirs"], c["equal"] / c["theirs"], c["warm"] / c["theirs"]))
+                cells.append(
+                    (c["ours"] / c["theirs"], c["equal"] / c["theirs"], c["warm"] / c["theirs"])
+                )
                 if c["free"] <= 0.5:
                     few_free.append(c["warm"] / c["cold"])
                 rows.append((name, n, f"{C:g}", *row_of(c)))
@@ -110,18 +127,23 @@ def cold_and_warm(sizes: tuple[int, ...], names: tuple[str, ...]) -> None:
         "free",
         "warm/cold",
     )
-    title = "Cold solves against LIBSVM (at most 1.0), warm re-solves as the weights move 5 % (at most 0.3)"
+    title = (
+        "Cold solves against LIBSVM (at most 1.0), warm re-solves as the weights move 5 % (at most"
+        " 0.3)"
+    )
     print_table(title, heads, rows)
     ours, fair, warm = (geometric_mean(ratios) for ratios in zip(*cells, strict=True))
     print(
-        f"geometric means: {ours:.2f} of LIBSVM's time at a gap of 1e-3, {fair:.2f} at LIBSVM's own gap where smaller; "
-        f"warm re-solve {warm:.2f} of LIBSVM's time, and {geometric_mean(few_free):.2f} of a cold one where at most "
-        "half of the samples are free\n"
+        f"geometric means: {ours:.2f} of LIBSVM's time at a gap of 1e-3, {fair:.2f} at LIBSVM's own"
+        f" gap where smaller; warm re-solve {warm:.2f} of LIBSVM's time, and"
+        f" {geometric_mean(few_free):.2f} of a cold one where at most half of the samples are"
+        " free\n"
     )
 
 
 def memory(n: int) -> None:
-    """Peak of building the stack, combining it and solving, beside the stack plus one combined matrix."""
+    """Peak of building the stack, combining it and solving, beside the stack plus one combined
+    matrix."""
     build_stack("GAUSS4", 100)[0].combine(np.ones(10))
     tracemalloc.start()
     stack, y = build_stack("GAUSS4", n)
@@ -131,19 +153,24 @@ def memory(n: int) -> None:
     tracemalloc.stop()
     allowed = stack.matrices.nbytes + K.matrix.nbytes
     print(
-        f"peak memory at n = {n}: {peak / 2**20:.0f} MiB; stack and one combined matrix: {allowed / 2**20:.0f} MiB "
-        f"({peak / allowed:.3f} of it)"
+        f"peak memory at n = {n}: {peak / 2**20:.0f} MiB; stack and one combined matrix:"
+        f" {allowed / 2**20:.0f} MiB ({peak / allowed:.3f} of it)"
     )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--quick", action="store_true", help="n = 1000 and 3000, one data set")
     quick = parser.parse_args().quick
     print(describe_machine())
     for K in (np.eye(20, dtype=np.float32), np.eye(20)):
         SVC(np.resize([1.0, -1.0], 20)).solve(K)
-    cold_and_warm((1000, 3000) if quick else (1000, 3000, 10000), ("classification",) if quick else tuple(DATA))
+    cold_and_warm(
+        (1000, 3000) if quick else (1000, 3000, 10000),
+        ("classification",) if quick else tuple(DATA),
+    )
     memory(1000 if quick else 3000)
 
 

@@ -1,11 +1,13 @@
-"""Weights of the ridge estimators learned from 1,000 samples, beside weights learned from all of them.
+"""Weights of the ridge estimators learned from 1,000 samples, beside weights learned from all of
+them.
 
     python benchmarks/subsample.py --data FOLDER [--device cuda] [--splits 1] [--output FILE]
 
 FOLDER holds uci_classes.npz (docs/studies.md). Of every set with more than 1,000 training samples,
-`MKLRidgeClassifierCV()` is fitted twice to the first published splits: with its default `subsample="auto"`, and with
-`subsample=None`. Ridge and machine use all samples in both. Writes accuracies and seconds, and prints the mean
-difference by size; kernels of 10,000 samples learned from all take minutes without a GPU.
+`MKLRidgeClassifierCV()` is fitted twice to the first published splits: with its default
+`subsample="auto"`, and with `subsample=None`. Ridge and machine use all samples in both. Writes
+accuracies and seconds, and prints the mean difference by size; kernels of 10,000 samples learned
+from all take minutes without a GPU.
 """
 
 from __future__ import annotations
@@ -38,17 +40,23 @@ def main() -> None:
         sizes = {str(name): len(file[f"{name}_train_0"]) for name in file["names"]}
         for name in sorted((name for name in sizes if sizes[name] > 1000), key=sizes.__getitem__):
             for split in range(chosen.splits):
-                X, y, train, test = (file[f"{name}_{part}"] for part in ("X", "y", f"train_{split}", f"test_{split}"))
+                X, y, train, test = (
+                    file[f"{name}_{part}"] for part in ("X", "y", f"train_{split}", f"test_{split}")
+                )
                 X = X[:, X[train].min(axis=0) < X[train].max(axis=0)].astype(np.float64)
                 row = {"set": name, "split": split, "samples": len(train), "columns": X.shape[1]}
                 for title, subsample in (("sample", "auto"), ("all", None)):
                     start = time.monotonic()
                     with warnings.catch_warnings():
                         warnings.simplefilter("ignore")
-                        model = MKLRidgeClassifierCV(subsample=subsample, device=chosen.device, random_state=0)
+                        model = MKLRidgeClassifierCV(
+                            subsample=subsample, device=chosen.device, random_state=0
+                        )
                         model.fit(X[train], y[train])
                     row[f"seconds_{title}"] = round(time.monotonic() - start, 2)
-                    row[f"accuracy_{title}"] = round(float(np.mean(model.predict(X[test]) == y[test])), 4)
+                    row[f"accuracy_{title}"] = round(
+                        float(np.mean(model.predict(X[test]) == y[test])), 4
+                    )
                 rows.append(row)
                 print(row, flush=True)
     with chosen.output.open("w", encoding="utf-8", newline="") as out:
@@ -56,9 +64,15 @@ def main() -> None:
         writer.writeheader()
         writer.writerows(rows)
     for low, high in SIZES:
-        off = [100 * (row["accuracy_sample"] - row["accuracy_all"]) for row in rows if low < row["samples"] <= high]
+        off = [
+            100 * (row["accuracy_sample"] - row["accuracy_all"])
+            for row in rows
+            if low < row["samples"] <= high
+        ]
         if off:
-            print(f"{low} to {high} samples, {len(off)} fits: {np.mean(off):+.2f} points on average")
+            print(
+                f"{low} to {high} samples, {len(off)} fits: {np.mean(off):+.2f} points on average"
+            )
 
 
 if __name__ == "__main__":

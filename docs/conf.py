@@ -1,7 +1,7 @@
 """How the documentation is built; `make docs` turns every warning into an error.
 
-Builds need no network. On Read the Docs, and wherever the variable KERNELMOSAIC_INTERSPHINX is set, names of other
-packages lead to their pages, whose lists are then downloaded.
+Builds need no network. On Read the Docs, and wherever the variable KERNELMOSAIC_INTERSPHINX is set,
+names of other packages lead to their pages, whose lists are then downloaded.
 """
 
 from __future__ import annotations
@@ -48,13 +48,19 @@ extensions = [
     "sphinx_gallery.gen_gallery",
 ]
 templates_path = ["_templates"]
-exclude_patterns = ["_build", "_templates", *(f"auto_examples/**/*.{ending}" for ending in ("ipynb", "py", "md5"))]
+exclude_patterns = [
+    "_build",
+    "_templates",
+    *(f"auto_examples/**/*.{ending}" for ending in ("ipynb", "py", "md5")),
+]
 source_suffix = {".rst": "restructuredtext", ".md": "markdown"}
 
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath", "substitution"]
 myst_substitutions = {"version": release}
 myst_heading_anchors = 3
-suppress_warnings = ["myst.header"]  # a page of a family starts where its reader is, not always at the first level
+suppress_warnings = [
+    "myst.header"
+]  # a page of a family starts where its reader is, not always at the first level
 
 nitpicky = True  # a name that leads nowhere is an error, but for other people's, which are looked up with a network
 nitpick_ignore_regex = [("py:.*", r"(sklearn|numpy|scipy|matplotlib|pandas)\..*")]
@@ -75,7 +81,8 @@ autodoc_typehints = "none"  # the docstrings say more than the annotations
 numpydoc_show_class_members = False
 numpydoc_class_members_toctree = False
 
-#: Examples in the order of the gallery: tasks of users first, then kinds of data, methods and solvers.
+#: Examples in the order of the gallery: tasks of users first, then kinds of data, methods and
+#: solvers.
 EXAMPLES = [
     "plot_fusing_views.py",
     "plot_missing_omics.py",
@@ -120,13 +127,20 @@ html_title = "kernelmosaic"
 html_baseurl = os.environ.get("READTHEDOCS_CANONICAL_URL", SITE)
 html_favicon = "_static/logo.svg"
 html_theme_options = {
-    "logo": {"image_light": "_static/logo.svg", "image_dark": "_static/logo.svg", "text": "kernelmosaic"},
+    "logo": {
+        "image_light": "_static/logo.svg",
+        "image_dark": "_static/logo.svg",
+        "text": "kernelmosaic",
+    },
     "github_url": SOURCE,
     "navbar_persistent": ["search-button"],
     "secondary_sidebar_items": {"**": ["page-toc"], "index": []},
     "navbar_end": ["version-switcher", "theme-switcher", "navbar-icon-links"],
     # The versions of the newest release, whichever is read; browsers fetch them, builds do not.
-    "switcher": {"json_url": f"{SITE}_static/switcher.json", "version_match": "main" if development else release},
+    "switcher": {
+        "json_url": f"{SITE}_static/switcher.json",
+        "version_match": "main" if development else release,
+    },
     "check_switcher": False,
     "show_toc_level": 2,
     "navigation_with_keys": False,
@@ -156,7 +170,8 @@ def linkcode_resolve(domain: str, info: dict[str, str]) -> str | None:
 
 
 def describe(app: Any, page: str, template: str, context: dict[str, Any], doctree: Any) -> None:
-    """Say what a page is about to search engines, and to those who show a preview of a link to it."""
+    """Say what a page is about to search engines, and to those who show a preview of a link to
+    it."""
     if doctree is None:
         return
     paragraphs = doctree.findall(nodes.paragraph)
@@ -173,19 +188,26 @@ def describe(app: Any, page: str, template: str, context: dict[str, Any], doctre
         "og:image": f"{html_baseurl}_static/preview.png",
         "og:image:alt": "kernelmosaic: multiple kernel learning with scikit-learn's interface",
     }
-    written = [f'<meta property="{key}" content="{escape(value)}" />' for key, value in tags.items()]
+    written = [
+        f'<meta property="{key}" content="{escape(value)}" />' for key, value in tags.items()
+    ]
     written += ['<meta name="twitter:card" content="summary_large_image" />']
     written += [f'<meta name="description" content="{escape(text)}" />']
     context["metatags"] = "\n".join([context.get("metatags", ""), *written])
 
 
-def skip_inherited(app: Any, what: str, name: str, member: Any, skip: bool, options: Any) -> bool | None:
-    """Leave out what scikit-learn brings: its own pages describe it, and its docstrings refer to them."""
+def skip_inherited(
+    app: Any, what: str, name: str, member: Any, skip: bool, options: Any
+) -> bool | None:
+    """Leave out what scikit-learn brings: its own pages describe it, and its docstrings refer to
+    them."""
     home = getattr(getattr(member, "fget", member), "__module__", "") or ""
     return True if home.startswith("sklearn") or name.endswith("_request") else None
 
 
-def escape_bars(app: Any, what: str, name: str, member: Any, options: Any, lines: list[str]) -> None:
+def escape_bars(
+    app: Any, what: str, name: str, member: Any, options: Any, lines: list[str]
+) -> None:
     """Keep |y − f(x)| what it is: bars would name a substitution. Code is left alone."""
     for i, line in enumerate(lines):
         if not line.lstrip().startswith((">>>", "...")):
@@ -194,18 +216,26 @@ def escape_bars(app: Any, what: str, name: str, member: Any, options: Any, lines
             lines[i] = "".join(parts)
 
 
-def group_parameters(app: Any, what: str, name: str, member: Any, options: Any, lines: list[str]) -> None:
+def group_parameters(
+    app: Any, what: str, name: str, member: Any, options: Any, lines: list[str]
+) -> None:
     """List everyday parameters of an estimator before expert ones, each with its explanation."""
     if what == "class" and issubclass(member, BaseEstimator) and ".kernels." not in name:
         lines[:] = reference.grouped(member, lines)
 
 
-def place_groups(app: Any, what: str, name: str, member: Any, options: Any, lines: list[str]) -> None:
-    """Put the expert parameters after the everyday ones; numpydoc puts them after the attributes, by another name."""
+def place_groups(
+    app: Any, what: str, name: str, member: Any, options: Any, lines: list[str]
+) -> None:
+    """Put the expert parameters after the everyday ones; numpydoc puts them after the attributes,
+    by another name."""
     fields = [i for i, line in enumerate(lines) if re.match(r":[A-Z].*:$", line)]
     begin = next((i for i in fields if lines[i] == ":Other Parameters:"), None)
     if begin is not None:
-        end = next((i for i in range(begin + 1, len(lines)) if lines[i] and not lines[i].startswith(" ")), len(lines))
+        end = next(
+            (i for i in range(begin + 1, len(lines)) if lines[i] and not lines[i].startswith(" ")),
+            len(lines),
+        )
         moved = [":Expert parameters:", *lines[begin + 1 : end]]
         del lines[begin:end]
         after = fields[1] if fields[1] < begin else begin

@@ -1,9 +1,9 @@
 """Choose cheap representations: costs as penalties.
 
-Handwritten digits in three representations: the image shrunk to 2 x 2 and to 4 x 4 squares, and the whole 8 x 8 image.
-Reading more squares costs more. With the costs as penalties d_m the weights obey Σ d_m² η_m = 1, so that an expensive
-kernel must earn its weight; `cost` then tells what a prediction costs: support vectors times the active kernels' share
-of all costs.
+Handwritten digits in three representations: the image shrunk to 2 x 2 and to 4 x 4 squares, and the
+whole 8 x 8 image. Reading more squares costs more. With the costs as penalties d_m the weights obey
+Σ d_m² η_m = 1, so that an expensive kernel must earn its weight; `cost` then tells what a
+prediction costs: support vectors times the active kernels' share of all costs.
 
     python examples/cost_conscious.py
 
@@ -36,7 +36,8 @@ def shrink(images: np.ndarray, side: int) -> np.ndarray:
 
 
 def representations() -> tuple[np.ndarray, np.ndarray, list[tuple]]:
-    """Return all representations side by side, the digits, and one Gaussian kernel a representation."""
+    """Return all representations side by side, the digits, and one Gaussian kernel a
+    representation."""
     digits = load_digits()
     views = [shrink(digits.images / 16.0, side) for side in (2, 4, 8)]
     edges = np.cumsum([0, *(view.shape[1] for view in views)])

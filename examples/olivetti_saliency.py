@@ -1,13 +1,14 @@
 """Which part of a face decides: gates of patch kernels as a saliency map.
 
-One person of OLIVETTI against the other 39, with one linear kernel for each square patch of the image and gates that
-read a coarse 8 x 8 copy of it. Multiple kernel learning gives one map of weights for all faces; gates give one a face:
-softmax gates choose few patches, sigmoid gates several.
+One person of OLIVETTI against the other 39, with one linear kernel for each square patch of the
+image and gates that read a coarse 8 x 8 copy of it. Multiple kernel learning gives one map of
+weights for all faces; gates give one a face: softmax gates choose few patches, sigmoid gates
+several.
 
     python examples/olivetti_saliency.py FOLDER [--person 0] [--picture saliency.png]
 
-FOLDER holds olivetti.npz; see docs/datasets.md. In the manner of Gönen (2010), thesis, whose task was another: this one
-is named by the file itself.
+FOLDER holds olivetti.npz; see docs/datasets.md. In the manner of Gönen (2010), thesis, whose task
+was another: this one is named by the file itself.
 """
 
 from __future__ import annotations
@@ -105,7 +106,8 @@ def draw(
     models: dict,
     side: int,
 ):
-    """A column a face: the face, then the face under MKL's weights, under softmax and under sigmoid gates."""
+    """A column a face: the face, then the face under MKL's weights, under softmax and under sigmoid
+    gates."""
     import matplotlib.pyplot as plt
 
     shown = np.concatenate(

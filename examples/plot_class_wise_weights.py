@@ -2,8 +2,8 @@
 Kernel weights per class
 ========================
 
-Different parts of an image distinguish different digits. The bilinear machine learns one weight per class and kernel,
-with all classes in one problem.
+Different parts of an image distinguish different digits. The bilinear machine learns one weight per
+class and kernel, with all classes in one problem.
 """
 
 import matplotlib.pyplot as plt

@@ -2,8 +2,8 @@
 Kernel matrix of a localized model
 ==================================
 
-Gates multiply the entries of the kernels. Two samples with different gates have a combined kernel near zero, however
-near the samples are, so that the kernel matrix has blocks.
+Gates multiply the entries of the kernels. Two samples with different gates have a combined kernel
+near zero, however near the samples are, so that the kernel matrix has blocks.
 """
 
 import matplotlib.pyplot as plt
@@ -13,8 +13,8 @@ from kernelmosaic.datasets import make_gaussians
 from kernelmosaic.kernels import Linear
 from kernelmosaic.plots import LocalKernelDisplay
 
-# %%
-# Three copies of one kernel. With global weights their sum is that kernel; with gates each copy is used in a region.
+# %% Three copies of one kernel. With global weights their sum is that kernel; with gates each copy
+# is used in a region.
 X, y = make_gaussians(n_components=4, n_samples=400, random_state=0)
 model = LocalizedMKLClassifier([Linear(), Linear(), Linear()], C=10).fit(X, y)
 gates = model.gate(X)

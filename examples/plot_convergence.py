@@ -2,8 +2,8 @@
 Convergence and duality gap
 ===========================
 
-Every iteration ends with a bound on the distance of the objective from the optimum. Three solvers learn the same
-weights, and the bound compares them.
+Every iteration ends with a bound on the distance of the objective from the optimum. Three solvers
+learn the same weights, and the bound compares them.
 """
 
 import matplotlib.pyplot as plt
@@ -20,8 +20,8 @@ X, y = load_breast_cancer(return_X_y=True)
 X, y = StandardScaler().fit_transform(X)[:300], y[:300]
 kernels = [per_column(Gaussian("median"))]
 
-# %%
-# Second-order steps, reduced gradient (SimpleMKL) and column generation minimise the same convex objective.
+# %% Second-order steps, reduced gradient (SimpleMKL) and column generation minimise the same convex
+# objective.
 models = {}
 for solver in ("newton", "reduced_gradient", "silp"):
     models[solver] = MKLClassifier(kernels, C=10, solver=solver, tol=1e-3).fit(X, y)
@@ -29,9 +29,9 @@ for solver in ("newton", "reduced_gradient", "silp"):
     print(f"{solver}: objective {model.objective_:.4f}, gap {model.duality_gap_:.1e}")
     print(f"  {model.n_solves_} machine solves")
 
-# %%
-# The default solver, with the tolerance as a dotted line. The bound depends on every kernel, and Newton's method does
-# not read kernels without a weight again until the others have converged; the gap therefore falls at the end.
+# %% The default solver, with the tolerance as a dotted line. The bound depends on every kernel, and
+# Newton's method does not read kernels without a weight again until the others have converged; the
+# gap therefore falls at the end.
 ConvergenceDisplay.from_estimator(models["newton"])
 plt.show()
 

@@ -2,8 +2,8 @@
 Kernel discriminant analysis: a projection to plot
 ==================================================
 
-Kernel discriminant analysis projects samples so that the classes are separated. The weights of several Gaussian kernels
-and the regulariser are learned.
+Kernel discriminant analysis projects samples so that the classes are separated. The weights of
+several Gaussian kernels and the regulariser are learned.
 """
 
 import matplotlib.pyplot as plt
@@ -16,8 +16,8 @@ from kernelmosaic import DiscriminantMKLClassifier
 from kernelmosaic.kernels import Gaussian, family
 from kernelmosaic.plots import ProjectionDisplay
 
-# %%
-# Three cultivars of wine, thirteen measurements. The projection has two dimensions, one less than classes.
+# %% Three cultivars of wine, thirteen measurements. The projection has two dimensions, one less
+# than classes.
 X, y = load_wine(return_X_y=True)
 X_train, X_test, y_train, y_test = train_test_split(
     X, y, test_size=0.5, stratify=y, random_state=0
@@ -30,9 +30,8 @@ print(f"test accuracy {model.score(X_test, y_test):.3f}")
 for name, share in zip(rule.kernel_names_, rule.trace_shares_, strict=True):
     print(f"{name}: {share:.2f} of the combined kernel")
 
-# %%
-# Test samples: the principal components of the combined kernel, which do not depend on the classes, and the
-# discriminant space.
+# %% Test samples: the principal components of the combined kernel, which do not depend on the
+# classes, and the discriminant space.
 Z = model[0].transform(X_test)
 figure, axes = plt.subplots(1, 2, figsize=(10, 4.2), layout="constrained")
 ProjectionDisplay.from_estimator(rule, Z, y_test, ax=axes[0])

@@ -2,9 +2,9 @@
 Encoding model: banded ridge regression of voxels
 =================================================
 
-Brain responses to a stimulus are predicted from features of the stimulus, of several kinds and at several delays. Each
-of 200 synthetic voxels has weights of its own (banded ridge regression). The share of every kind of features in a voxel
-is known here, and is compared with the learned share.
+Brain responses to a stimulus are predicted from features of the stimulus, of several kinds and at
+several delays. Each of 200 synthetic voxels has weights of its own (banded ridge regression). The
+share of every kind of features in a voxel is known here, and is compared with the learned share.
 """
 
 import matplotlib.pyplot as plt
@@ -14,9 +14,8 @@ from kernelmosaic import MKLRidgeCV
 from kernelmosaic.kernels import Linear
 from kernelmosaic.plots import TargetSharesDisplay
 
-# %%
-# Three kinds of features, and eight runs of 60 volumes. A response follows its stimulus after two to five volumes:
-# every view holds copies of its features at the delays 1 to 6.
+# %% Three kinds of features, and eight runs of 60 volumes. A response follows its stimulus after
+# two to five volumes: every view holds copies of its features at the delays 1 to 6.
 rng = np.random.default_rng(0)
 kinds = {"motion": 6, "sound": 8, "words": 10}
 delays = np.arange(1, 7)
@@ -36,8 +35,8 @@ def delayed(features):
 features = {name: rng.normal(size=(len(runs), width)) for name, width in kinds.items()}
 views = {name: delayed(one) for name, one in features.items()}
 
-# %%
-# A voxel is a sum over the kinds, by its shares, and noise of the variance of two thirds of the signal.
+# %% A voxel is a sum over the kinds, by its shares, and noise of the variance of two thirds of the
+# signal.
 n_voxels = 200
 shares = rng.dirichlet(np.full(3, 0.5), size=n_voxels)
 Y = np.zeros((len(runs), n_voxels))
@@ -47,9 +46,8 @@ for copies, share in zip(views.values(), shares.T, strict=True):
     Y += np.sqrt(share) * driven / driven.std(axis=0)
 Y += np.sqrt(2 / 3) * rng.normal(size=Y.shape)
 
-# %%
-# One linear kernel per view. Neighbouring volumes are alike; with ``groups`` whole runs are therefore left out, exactly
-# and without a refit. The last two runs are the test set.
+# %% One linear kernel per view. Neighbouring volumes are alike; with ``groups`` whole runs are
+# therefore left out, exactly and without a refit. The last two runs are the test set.
 X = np.hstack([copies.reshape(len(runs), -1) for copies in views.values()])
 ends = np.cumsum([copies[0].size for copies in views.values()])
 columns = np.split(np.arange(ends[-1]), ends[:-1])

@@ -2,8 +2,8 @@
 Multiview classification: fusing views of digits
 ================================================
 
-Handwritten digits, described in four ways. Each description is a view with a kernel of its own; the weights show how
-much each view contributes.
+Handwritten digits, described in four ways. Each description is a view with a kernel of its own; the
+weights show how much each view contributes.
 """
 
 import matplotlib.pyplot as plt
@@ -15,8 +15,8 @@ from kernelmosaic import MKLClassifier, stack_views
 from kernelmosaic.kernels import Gaussian
 from kernelmosaic.plots import KernelWeightsDisplay
 
-# %%
-# The views: coarse squares, sums of rows and columns, the sizes of the Fourier coefficients, and plain noise.
+# %% The views: coarse squares, sums of rows and columns, the sizes of the Fourier coefficients, and
+# plain noise.
 digits = load_digits()
 images = digits.images / 16
 X, columns = stack_views(
@@ -27,8 +27,8 @@ X, columns = stack_views(
 )
 views = [(name, Gaussian("median"), chosen) for name, chosen in columns.items()]
 
-# %%
-# Even against odd digits. The learned weight of the noise is small; the plain sum gives it a quarter.
+# %% Even against odd digits. The learned weight of the noise is small; the plain sum gives it a
+# quarter.
 even = digits.target % 2
 X_train, X_test, y_train, y_test = train_test_split(
     X, even, train_size=500, stratify=even, random_state=0
@@ -45,9 +45,8 @@ for name, view in zip(columns, views, strict=True):
 KernelWeightsDisplay.from_estimator(model)
 plt.show()
 
-# %%
-# The contribution of each view to the decisions on three test samples. With the constant, they sum to the decision
-# value.
+# %% The contribution of each view to the decisions on three test samples. With the constant, they
+# sum to the decision value.
 shares = model.contributions(X_test[:3])
 for share, value in zip(shares, model.decision_function(X_test[:3]), strict=True):
     said = ", ".join(

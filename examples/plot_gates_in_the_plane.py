@@ -2,8 +2,8 @@
 Localized MKL: one weight per region
 ====================================
 
-A global weight is the same in all of the input space. A gate depends on the sample, so that different regions use
-different kernels.
+A global weight is the same in all of the input space. A gate depends on the sample, so that
+different regions use different kernels.
 """
 
 import matplotlib.pyplot as plt
@@ -13,9 +13,8 @@ from kernelmosaic.datasets import make_gaussians
 from kernelmosaic.kernels import Linear, Polynomial
 from kernelmosaic.plots import DecisionRegionDisplay, GatingDisplay
 
-# %%
-# The toy problem of the paper on localized multiple kernel learning, and the same kernels with global weights and
-# with gates.
+# %% The toy problem of the paper on localized multiple kernel learning, and the same kernels with
+# global weights and with gates.
 X, y = make_gaussians(n_components=4, n_samples=600, random_state=0)
 X_test, y_test = make_gaussians(n_components=4, n_samples=20_000, random_state=1)
 kernels = [("linear", Linear()), ("quadratic", Polynomial(degree=2))]
@@ -31,8 +30,8 @@ display = DecisionRegionDisplay.from_estimator(globally, X, y)
 display.ax_.set_title("global weights")
 plt.show()
 
-# %%
-# Gates: colours mix by the gates, dashes mark where two gates are equal, the black line is the boundary.
+# %% Gates: colours mix by the gates, dashes mark where two gates are equal, the black line is the
+# boundary.
 GatingDisplay.from_estimator(locally, X, y)
 plt.show()
 

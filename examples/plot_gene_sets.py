@@ -2,8 +2,8 @@
 Gene sets on single cells
 =========================
 
-Every gene set is a kernel on its genes. One weight per cell type and set says which sets tell a type from the others;
-contributions say which of them spoke for the type of each cell.
+Every gene set is a kernel on its genes. One weight per cell type and set says which sets tell a
+type from the others; contributions say which of them spoke for the type of each cell.
 """
 
 from types import SimpleNamespace
@@ -19,9 +19,9 @@ from kernelmosaic.kernels import Linear
 from kernelmosaic.plots import KernelWeightsDisplay
 from kernelmosaic.single_cell import to_anndata, views_from_anndata
 
-# %%
-# 300 synthetic cells of three types from five donors, in an object with the attributes of an AnnData, which
-# ``anndata.read_h5ad`` returns. Twelve sets of ten genes; the first is active in B cells, the second in NK cells.
+# %% 300 synthetic cells of three types from five donors, in an object with the attributes of an
+# AnnData, which ``anndata.read_h5ad`` returns. Twelve sets of ten genes; the first is active in B
+# cells, the second in NK cells.
 random = np.random.RandomState(0)
 cells, genes = (
     pd.Index([f"cell{i}" for i in range(300)]),
@@ -43,9 +43,8 @@ adata = SimpleNamespace(
 )
 gene_sets = {f"set {k}": genes[10 * k : 10 * k + 10] for k in range(12)}
 
-# %%
-# The samples stay sparse, with the names of cells and genes. C is chosen by folds of donors, the sparsest model that is
-# within one standard error of the best.
+# %% The samples stay sparse, with the names of cells and genes. C is chosen by folds of donors, the
+# sparsest model that is within one standard error of the best.
 X, kernels = views_from_anndata(adata, gene_sets, kernel=Linear())
 model = MKLClassifierCV(
     kernels,

@@ -2,8 +2,8 @@
 Multi-omics data with missing views
 ===================================
 
-Some patients lack one or more of the assays. Every patient is learned from, and predicted, by the views that are there;
-no patient is left out and no column is imputed.
+Some patients lack one or more of the assays. Every patient is learned from, and predicted, by the
+views that are there; no patient is left out and no column is imputed.
 """
 
 import matplotlib.pyplot as plt
@@ -19,9 +19,8 @@ from kernelmosaic.plots import (
     ViewMapDisplay,
 )
 
-# %%
-# Four synthetic views of 240 patients. Three genes, three methylation sites and two proteins depend on the disease; the
-# fourth view, microRNA, does not.
+# %% Four synthetic views of 240 patients. Three genes, three methylation sites and two proteins
+# depend on the disease; the fourth view, microRNA, does not.
 random = np.random.RandomState(0)
 patients = [f"patient {i}" for i in range(240)]
 ill = pd.Series(random.randint(2, size=240), index=patients)
@@ -32,17 +31,16 @@ for name, (n_columns, n_signals) in sizes.items():
     values[:, :n_signals] += 1.0 * ill.to_numpy()[:, np.newaxis]
     tables[name] = pd.DataFrame(values, index=patients).add_prefix("column_")
 
-# %%
-# Each table lacks a quarter of the patients. ``stack_views`` joins the tables by the names of their rows; NaN marks a
-# view that a patient lacks.
+# %% Each table lacks a quarter of the patients. ``stack_views`` joins the tables by the names of
+# their rows; NaN marks a view that a patient lacks.
 parts = {name: table[random.uniform(size=240) > 0.25] for name, table in tables.items()}
 X, views = stack_views(**parts)
 y = ill[X.index].to_numpy()
 ViewMapDisplay.from_views(X, views)
 plt.show()
 
-# %%
-# A linear and a Gaussian kernel per view. C and the norm of the weights are chosen by cross-validation.
+# %% A linear and a Gaussian kernel per view. C and the norm of the weights are chosen by
+# cross-validation.
 train, test = np.arange(len(X)) % 2 == 0, np.arange(len(X)) % 2 == 1
 model = MKLClassifierCV(by_group([Linear(), Gaussian()], views), Cs=5)
 model.fit(X[train], y[train])
@@ -56,8 +54,8 @@ def auc(estimator, columns, rows):
 
 print(f"all views, all patients: AUC {auc(model, X.columns, X.index[test]):.3f}")
 
-# %%
-# For comparison: each view alone, for the patients that have it, and the patients that have every view.
+# %% For comparison: each view alone, for the patients that have it, and the patients that have
+# every view.
 for name, columns in views.items():
     known = X[columns].notna().all(axis=1).to_numpy()
     alone = MKLClassifierCV([Linear(), Gaussian()], Cs=5)

@@ -2,9 +2,9 @@
 Chemistry: molecules as fingerprints and as graphs
 ==================================================
 
-A molecule is described by counts of its substructures (a fingerprint) and by its graph. Each description has kernels of
-its own: Tanimoto kernels compare fingerprints, Weisfeiler-Lehman and shortest-path kernels compare graphs. The weights
-are learned by the evidence.
+A molecule is described by counts of its substructures (a fingerprint) and by its graph. Each
+description has kernels of its own: Tanimoto kernels compare fingerprints, Weisfeiler-Lehman and
+shortest-path kernels compare graphs. The weights are learned by the evidence.
 """
 
 import matplotlib.pyplot as plt
@@ -16,9 +16,8 @@ from kernelmosaic import MKLRidgeCV
 from kernelmosaic.kernels import ShortestPath, Tanimoto, WeisfeilerLehman
 from kernelmosaic.plots import KernelWeightsDisplay
 
-# %%
-# Synthetic molecules: trees of carbon, nitrogen and oxygen atoms, some of them with one ring. For SMILES,
-# ``kernelmosaic.kernels.fingerprints`` makes such tables by rdkit.
+# %% Synthetic molecules: trees of carbon, nitrogen and oxygen atoms, some of them with one ring.
+# For SMILES, ``kernelmosaic.kernels.fingerprints`` makes such tables by rdkit.
 random = np.random.RandomState(0)
 
 
@@ -67,8 +66,8 @@ rings = np.array([len(bonds) == len(atoms) for bonds, atoms in molecules])
 oxygen = np.array([(atoms == "O").sum() for _, atoms in molecules])
 y = 0.5 * oxygen + 0.5 * groups + rings + 0.2 * random.normal(size=250)
 
-# %%
-# Fingerprints are columns of numbers; the graphs are one more column. Kernels are normalised to a diagonal of one.
+# %% Fingerprints are columns of numbers; the graphs are one more column. Kernels are normalised to
+# a diagonal of one.
 X = pd.concat([small, large, pd.Series(molecules, name="graph")], axis=1)
 graphs = [
     ("neighbourhoods", WeisfeilerLehman(3), "graph"),

@@ -2,8 +2,9 @@
 Drug–target affinity: learning from pairs
 =========================================
 
-A sample is a pair, a drug with a protein. Products of the kernels of both sides compare pairs, and their weights are
-learned. The accuracy depends on what is new in the test part, more than on the model.
+A sample is a pair, a drug with a protein. Products of the kernels of both sides compare pairs, and
+their weights are learned. The accuracy depends on what is new in the test part, more than on the
+model.
 """
 
 import matplotlib.pyplot as plt
@@ -14,10 +15,10 @@ from kernelmosaic import MKLRidgeCV
 from kernelmosaic.kernels import Gaussian, Spectrum, Tanimoto, pairwise
 from kernelmosaic.model_selection import PairSplit
 
-# %%
-# Synthetic drugs and targets of a few families each. A drug has 64 bits, similar within its family, and three random
-# numbers; a target has a sequence, similar within its family, and a random number. An affinity is the sum of a part of
-# the drug, a part of the target, and a part of the two families together.
+# %% Synthetic drugs and targets of a few families each. A drug has 64 bits, similar within its
+# family, and three random numbers; a target has a sequence, similar within its family, and a random
+# number. An affinity is the sum of a part of the drug, a part of the target, and a part of the two
+# families together.
 random = np.random.RandomState(0)
 families, kinds = random.randint(6, size=40), random.randint(5, size=30)
 bits = (random.uniform(size=(6, 64)) < 0.3)[families]
@@ -40,8 +41,8 @@ X[:, :64], X[:, 64:67] = bits[drug], random.standard_normal((40, 3))[drug]
 X[:, 67] = np.array(["".join(one) for one in letters])[target]
 X[:, 68], X[:, 69] = random.standard_normal(30)[target], drug
 
-# %%
-# All products of a kernel of drugs with a kernel of targets. Of the six, those of bits with words have the signal.
+# %% All products of a kernel of drugs with a kernel of targets. Of the six, those of bits with
+# words have the signal.
 left = [("bits", Tanimoto(), list(range(64))), ("properties", Gaussian(), [64, 65, 66])]
 right = [
     ("words of 1", Spectrum(1), 67),
@@ -51,8 +52,8 @@ right = [
 model = MKLRidgeCV(pairwise(left, right), normalize="diagonal", weights="factorized")
 
 
-# %%
-# For comparison, a prediction without kernels: the mean of the drug and the mean of the target, where they are known.
+# %% For comparison, a prediction without kernels: the mean of the drug and the mean of the target,
+# where they are known.
 def by_means(train, test):
     centre = y[train].mean()
     found = np.full(len(test), centre)
@@ -71,9 +72,8 @@ for new in ("pairs", "right", "left", "both"):
     scores[new] = [r2_score(y[test], one) for one in (ours, by_means(train, test))]
     print("new {}: R² {:.2f} by kernels, {:.2f} by means".format(new, *scores[new]))
 
-# %%
-# For known drugs with known targets the means predict well, too. Where both are new, only kernels predict. Published
-# figures can be compared only if they are of the same kind of split.
+# %% For known drugs with known targets the means predict well, too. Where both are new, only
+# kernels predict. Published figures can be compared only if they are of the same kind of split.
 weights = model.fit(X, y).weights_.reshape(2, 3)
 figure, axes = plt.subplots(1, 2, figsize=(9, 3.2), layout="constrained")
 image = axes[0].imshow(weights / weights.sum(), cmap="Blues", vmin=0)

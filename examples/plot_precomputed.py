@@ -2,8 +2,8 @@
 Precomputed kernels and a grid search
 =====================================
 
-``Precomputed`` takes a kernel matrix and reads row numbers as samples, so that splitters, searches and pipelines of
-scikit-learn work on matrices as they do on tables.
+``Precomputed`` takes a kernel matrix and reads row numbers as samples, so that splitters, searches
+and pipelines of scikit-learn work on matrices as they do on tables.
 """
 
 import matplotlib.pyplot as plt

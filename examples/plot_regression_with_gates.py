@@ -2,8 +2,9 @@
 Regression with varying smoothness
 ==================================
 
-A curve that is flat, then oscillates, then is flat again, like the acceleration of the head of a motorcyclist in a
-crash. Kernels of low degree with one weight each do not fit it; with gates each kernel is used in an interval.
+A curve that is flat, then oscillates, then is flat again, like the acceleration of the head of a
+motorcyclist in a crash. Kernels of low degree with one weight each do not fit it; with gates each
+kernel is used in an interval.
 """
 
 import matplotlib.pyplot as plt

@@ -2,8 +2,8 @@
 Tuning penalties with a response surface
 ========================================
 
-A quadratic is fitted to a few validation errors as a function of the penalties. Its minimum is tried next. This takes
-fewer fits than a grid.
+A quadratic is fitted to a few validation errors as a function of the penalties. Its minimum is
+tried next. This takes fewer fits than a grid.
 """
 
 import matplotlib.pyplot as plt
@@ -35,7 +35,7 @@ for name, model in {"plain": plain, "searched": search.best_estimator_}.items():
     print(f"{name}: test accuracy {model.score(X_test, y_test):.3f}")
     print(f"  {model.support_fraction_:.0%} support vectors", model.weights_.round(2))
 
-# %%
-# Contours of the fitted validation error, the design around the centre, the points tried later and the best one.
+# %% Contours of the fitted validation error, the design around the centre, the points tried later
+# and the best one.
 ResponseSurfaceDisplay.from_search(search)
 plt.show()

@@ -2,8 +2,9 @@
 DNA and protein sequences: string kernels
 =========================================
 
-Kernels on strings compare sequences without a table of numbers. One family counts words at any position, the other
-compares words at the same position; the weights show which of them the data need.
+Kernels on strings compare sequences without a table of numbers. One family counts words at any
+position, the other compares words at the same position; the weights show which of them the data
+need.
 """
 
 import matplotlib.pyplot as plt
@@ -15,8 +16,8 @@ from kernelmosaic.kernels import Spectrum, WeightedDegree
 from kernelmosaic.plots import KernelWeightsDisplay
 
 
-# %%
-# Synthetic DNA. In the first set the positive class has the word TATAAT at one position, in the second at any position.
+# %% Synthetic DNA. In the first set the positive class has the word TATAAT at one position, in the
+# second at any position.
 def sequences(anywhere, n=300, length=60):
     random = np.random.RandomState(0)
     letters = random.choice(list("ACGT"), size=(n, length))

@@ -2,7 +2,8 @@
 Survival analysis: clinical variables and omics
 ===============================================
 
-Times until an event, some of them censored, are predicted from clinical variables, from omics, and from both together.
+Times until an event, some of them censored, are predicted from clinical variables, from omics, and
+from both together.
 """
 
 import matplotlib.pyplot as plt
@@ -27,9 +28,8 @@ X = pd.DataFrame(
 X["age"], X["sex"] = random.randint(40, 85, size=n), random.choice(["f", "m"], n)
 X["stage"] = stage
 
-# %%
-# The hazard depends on age, stage and three genes; it does not depend on the proteins. A patient is observed for one to
-# five years; a later event is censored.
+# %% The hazard depends on age, stage and three genes; it does not depend on the proteins. A patient
+# is observed for one to five years; a later event is censored.
 risk = 0.03 * (X["age"] - 60) + 0.6 * (stage == "II") + 1.2 * (stage == "III")
 risk += 0.8 * genes[:, 0] - 0.8 * genes[:, 1] + 0.8 * genes[:, 2]
 years = random.exponential(4.0, n) * np.exp(-risk)
@@ -37,9 +37,8 @@ limit = random.uniform(1.0, 5.0, n)
 y = np.column_stack([years <= limit, np.minimum(years, limit)])  # event, time
 print(f"{y[:, 0].mean():.0%} of the events are observed")
 
-# %%
-# Cox's partial likelihood with one kernel per view; C and the norm of the weights are chosen by cross-validation. The
-# score is Harrell's concordance.
+# %% Cox's partial likelihood with one kernel per view; C and the norm of the weights are chosen by
+# cross-validation. The score is Harrell's concordance.
 kinds = ["continuous", "nominal", ["I", "II", "III"]]
 clinical = ("clinical", Clinical(kinds=kinds), ["age", "sex", "stage"])
 omics = [
@@ -56,9 +55,9 @@ for name, kernels in settings.items():
     brier = integrated_brier_score(y[:200], y[200:], curves)
     print(f"{name:8} concordance {concordance:.3f}, integrated Brier score {brier:.3f}")
 
-# %%
-# The weights; where equal weights score best in the folds, the learned ones are drawn beside them. On the right, the
-# survival of three groups of test patients by predicted time, estimated by Kaplan and Meier.
+# %% The weights; where equal weights score best in the folds, the learned ones are drawn beside
+# them. On the right, the survival of three groups of test patients by predicted time, estimated by
+# Kaplan and Meier.
 figure, axes = plt.subplots(1, 2, figsize=(11, 4), layout="constrained")
 KernelWeightsDisplay.from_estimator(models["both"], ax=axes[0])
 order = np.argsort(models["both"].predict(X[200:]))

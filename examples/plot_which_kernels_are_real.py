@@ -2,8 +2,8 @@
 Which kernels are real
 ======================
 
-Every fit returns weights, also where the labels do not depend on the data. A test given the other views, resampled data
-and kernels left out show which weights are significant, stable and needed.
+Every fit returns weights, also where the labels do not depend on the data. A test given the other
+views, resampled data and kernels left out show which weights are significant, stable and needed.
 """
 
 import matplotlib.pyplot as plt
@@ -23,9 +23,8 @@ names = ["expression", "methylation", "protein", "clinical", "imaging"]
 columns = {name: [2 * m, 2 * m + 1] for m, name in enumerate(names)}
 model = MKLClassifier(by_group(Gaussian(), columns))
 
-# %%
-# **Significance.** A machine is fitted without the view; what it leaves unexplained is compared, under permutation,
-# with the part of the view that the others do not predict.
+# %% **Significance.** A machine is fitted without the view; what it leaves unexplained is compared,
+# under permutation, with the part of the view that the others do not predict.
 for name in names:
     others = {other: columns[other] for other in names if other != name}
     without = MKLRidgeClassifierCV(by_group(Gaussian(), others)).fit(X, y)
@@ -38,13 +37,13 @@ for name in names:
     )
     print(f"{name:12s} p = {p:.3f}")
 
-# %%
-# **Stability.** Fits to halves of the samples; dots are the weights learned from all samples. Kernels on which the
-# labels do not depend are selected in about half of the fits, with small weights.
+# %% **Stability.** Fits to halves of the samples; dots are the weights learned from all samples.
+# Kernels on which the labels do not depend are selected in about half of the fits, with small
+# weights.
 StabilityDisplay.from_estimator(model, X, y, n_resamples=50, random_state=0)
 plt.show()
 
-# %%
-# **Importance.** The loss of accuracy on samples held out, without the kernel and with its samples permuted.
+# %% **Importance.** The loss of accuracy on samples held out, without the kernel and with its
+# samples permuted.
 KernelImportanceDisplay.from_estimator(model, X, y, cv=5, random_state=0)
 plt.show()

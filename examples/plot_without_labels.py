@@ -2,8 +2,9 @@
 Clusters of several views without labels
 ========================================
 
-Handwritten digits, described in three ways, and a fourth table that has nothing to do with them. No labels are used:
-the views say which of them belong together, and the sum of their kernels has the clusters.
+Handwritten digits, described in three ways, and a fourth table that has nothing to do with them. No
+labels are used: the views say which of them belong together, and the sum of their kernels has the
+clusters.
 """
 
 import textwrap
@@ -21,9 +22,8 @@ from kernelmosaic.plots import (
     ViewSimilarityDisplay,
 )
 
-# %%
-# The views: coarse squares, sums of rows and columns, the sizes of the Fourier coefficients, and plain noise. Every
-# tenth digit has no profile.
+# %% The views: coarse squares, sums of rows and columns, the sizes of the Fourier coefficients, and
+# plain noise. Every tenth digit has no profile.
 digits = load_digits(n_class=5)
 images, target = digits.images[:600] / 16, digits.target[:600]
 views = {
@@ -34,8 +34,8 @@ views = {
 }
 views["profiles"][::10] = np.nan
 
-# %%
-# Clusters in the graph of neighbours. The noise depends on no other view, and is left out; the warning says so.
+# %% Clusters in the graph of neighbours. The noise depends on no other view, and is left out; the
+# warning says so.
 with warnings.catch_warnings(record=True) as said:
     warnings.simplefilter("always")
     model = MKLClustering(5, embedding="graph", random_state=0).fit(views)
@@ -51,8 +51,8 @@ for name, table in views.items():
 ViewSimilarityDisplay.from_estimator(model)
 plt.show()
 
-# %%
-# Two principal components of the sum of the same views, coloured by what the digits are; hollow ones lack the profile.
+# %% Two principal components of the sum of the same views, coloured by what the digits are; hollow
+# ones lack the profile.
 own = {name: views[name] for name in ("squares", "profiles", "fourier")}
 components = MKLKernelPCA(n_components=10).fit(own)
 EmbeddingDisplay.from_estimator(components, own, target)

@@ -1,10 +1,12 @@
 """Projections learned with the machine against projections learned before it, on USPS digits.
 
-Even against odd digits (or 0-4 against 5-9) in a few dimensions: principal components (PCA) and local Fisher
-discriminant analysis (LFDA), each followed by a support vector machine, against one projection learned with the machine
-(GPK) and three gated ones (LPK). Accuracy and share of support vectors over the number of dimensions.
+Even against odd digits (or 0-4 against 5-9) in a few dimensions: principal components (PCA) and
+local Fisher discriminant analysis (LFDA), each followed by a support vector machine, against one
+projection learned with the machine (GPK) and three gated ones (LPK). Accuracy and share of support
+vectors over the number of dimensions.
 
-    PYTHONPATH=. python examples/projection_kernels.py [FOLDER] [--task EO|SL] [--dimensions 1 2 5 10] [--train 1000]
+    PYTHONPATH=. python examples/projection_kernels.py [FOLDER] [--task EO|SL] [--dimensions 1 2 5
+    10] [--train 1000]
 
 FOLDER holds usps.npz; see docs/datasets.md. In the manner of Gönen (2010), thesis.
 """

@@ -1,9 +1,10 @@
 """Regularised multiple kernel learning on GAUSS2 … GAUSS5: MKL, RMKL, EMKL and RWKL.
 
-The protocol of Gönen and Alpaydın (2011): a third of the samples is the test set, the rest is halved five times. C is
-chosen for plain MKL on the validation halves, and kept; then each method chooses its own parameters on them, and is
-trained on each of the ten training halves and measured on the test set. Kernels: linear, quadratic, Gaussian, with unit
-diagonals. Solver calls are settings tried after C; F test and the rest are wins/ties/losses against MKL over the draws.
+The protocol of Gönen and Alpaydın (2011): a third of the samples is the test set, the rest is
+halved five times. C is chosen for plain MKL on the validation halves, and kept; then each method
+chooses its own parameters on them, and is trained on each of the ten training halves and measured
+on the test set. Kernels: linear, quadratic, Gaussian, with unit diagonals. Solver calls are
+settings tried after C; F test and the rest are wins/ties/losses against MKL over the draws.
 
     python examples/regularized_mkl.py --seeds 10
 """

@@ -1,4 +1,5 @@
-"""``python -m reproduction NAME…`` runs tables of the papers again; ``python -m reproduction report RUN`` reports."""
+"""``python -m reproduction NAME…`` runs tables of the papers again; ``python -m reproduction report
+RUN`` reports."""
 
 from __future__ import annotations
 
@@ -34,8 +35,11 @@ class _Parser(argparse.ArgumentParser):
         raise ValueError(f"{message}; --help says what there is.")
 
 
-def main(argv: Sequence[str] | None = None, catalogue: Mapping[str, Experiment] = EXPERIMENTS) -> int:
-    """Run the command and return its exit code: 2, and one line on stderr, for what the caller can mend."""
+def main(
+    argv: Sequence[str] | None = None, catalogue: Mapping[str, Experiment] = EXPERIMENTS
+) -> int:
+    """Run the command and return its exit code: 2, and one line on stderr, for what the caller can
+    mend."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
         if arguments[:1] == ["report"]:
@@ -55,41 +59,76 @@ def _fail(problem: object, code: int) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="python -m reproduction",
-        description="Run tables of the papers again and set them beside the published figures. A stopped run can be "
-        "resumed. `python -m reproduction report RUN` makes one page of a run.",
+        description=(
+            "Run tables of the papers again and set them beside the published figures. A stopped"
+            " run can be resumed. `python -m reproduction report RUN` makes one page of a run."
+        ),
     )
     add = parser.add_argument
     add("names", metavar="NAME", nargs="*", help="experiments to run; --list names them")
     add("--all", action="store_true", help="run every experiment")
     add("--list", action="store_true", help="name the experiments and exit")
     add("--quick", action="store_true", help="a quick look: few folds, small samples")
-    add("--output", type=Path, default=Path("kernelmosaic-run"), help="run folder; one that is there is resumed")
-    add("--data", type=Path, help="folder with the data sets; else the variable KERNELMOSAIC_DATA names it")
+    add(
+        "--output",
+        type=Path,
+        default=Path("kernelmosaic-run"),
+        help="run folder; one that is there is resumed",
+    )
+    add(
+        "--data",
+        type=Path,
+        help="folder with the data sets; else the variable KERNELMOSAIC_DATA names it",
+    )
     add("--jobs", type=_whole(None), default=0, help="processes to run in; 0 means one per core")
-    add("--dask", metavar="ADDRESS", help="run on the Dask scheduler at this address, or on a 'local' cluster")
+    add(
+        "--dask",
+        metavar="ADDRESS",
+        help="run on the Dask scheduler at this address, or on a 'local' cluster",
+    )
     add("--seed", type=_whole(_SEEDS), default=0, help="seed of everything random")
     add("--commit", help=f"commit of the sources, for the page to name; else the variable {COMMIT}")
-    add("--plan", action="store_true", help="print what is to be run and about how long it takes, and exit")
+    add(
+        "--plan",
+        action="store_true",
+        help="print what is to be run and about how long it takes, and exit",
+    )
     return parser
 
 
 def _report_parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="python -m reproduction report",
-        description="Make one page of a run: every table beside the published figures, claims, pictures, times, the "
-        "machine.",
+        description=(
+            "Make one page of a run: every table beside the published figures, claims, pictures,"
+            " times, the machine."
+        ),
     )
     add = parser.add_argument
-    add("run", type=Path, help="the run folder, from `python -m reproduction`, or one of its summaries")
+    add(
+        "run",
+        type=Path,
+        help="the run folder, from `python -m reproduction`, or one of its summaries",
+    )
     add("--output", "-o", type=_file, help="the page; by default the run's report.html")
-    add("--data", type=Path, help="folder with the data sets, for pictures; else the variable KERNELMOSAIC_DATA")
+    add(
+        "--data",
+        type=Path,
+        help="folder with the data sets, for pictures; else the variable KERNELMOSAIC_DATA",
+    )
     add("--no-figures", action="store_true", help="tables only")
     add(
         "--markdown",
         type=_file,
-        help="write a short page of counts and claims as Markdown instead, its long tables beside it",
+        help=(
+            "write a short page of counts and claims as Markdown instead, its long tables beside it"
+        ),
     )
-    add("--summaries", type=Path, help="keep the tables and times in this small folder instead, to report from later")
+    add(
+        "--summaries",
+        type=Path,
+        help="keep the tables and times in this small folder instead, to report from later",
+    )
     return parser
 
 
@@ -97,7 +136,9 @@ def _whole(end: int | None) -> Callable[[str], int]:
     def read(text: str) -> int:
         value = int(text)
         if value < 0 or (end is not None and value >= end):
-            raise argparse.ArgumentTypeError(f"{value} is not in the range from 0{f' to {end - 1}' if end else ''}")
+            raise argparse.ArgumentTypeError(
+                f"{value} is not in the range from 0{f' to {end - 1}' if end else ''}"
+            )
         return value
 
     read.__name__ = "whole number"  # what argparse calls it where `int` refuses
@@ -108,7 +149,9 @@ def _file(text: str) -> Path:
     """Refuse, before minutes of drawing, a path that could not be written afterwards."""
     path = Path(text)
     if path.is_dir() or not path.parent.is_dir():
-        raise argparse.ArgumentTypeError(f"{path} is not the name of a file in a folder that is there")
+        raise argparse.ArgumentTypeError(
+            f"{path} is not the name of a file in a folder that is there"
+        )
     return path
 
 
@@ -129,7 +172,9 @@ def _check_run_folder(path: Path) -> None:
         with TemporaryFile(dir=nearest):  # permissions alone do not tell
             pass
     except OSError:
-        raise ValueError(f"--output {path}: nothing can be written there; give another folder.") from None
+        raise ValueError(
+            f"--output {path}: nothing can be written there; give another folder."
+        ) from None
 
 
 def _reproduce(given: argparse.Namespace, catalogue: Mapping[str, Experiment]) -> int:
@@ -173,7 +218,10 @@ def _plan(chosen: Sequence[Experiment], scale: Scale) -> int:
     for one in chosen:
         costs = [unit.cost for unit in one.units(scale)]
         total += sum(costs)
-        print(f"{one.name:26}{len(costs):5} units, about {sum(costs):6.0f} s of work, the longest {max(costs):4.0f} s")
+        print(
+            f"{one.name:26}{len(costs):5} units, about {sum(costs):6.0f} s of work, the longest"
+            f" {max(costs):4.0f} s"
+        )
     print(f"all: about {total / 3600:.1f} hours of work on one core")
     return 0
 
@@ -197,7 +245,8 @@ def _report(given: argparse.Namespace, catalogue: Mapping[str, Experiment]) -> i
     found = read_run(given.run, catalogue)
     if not found.results:
         raise ValueError(
-            f"{given.run} has no finished table yet; `python -m reproduction --output {given.run}` goes on."
+            f"{given.run} has no finished table yet; `python -m reproduction --output {given.run}`"
+            " goes on."
         )
     if given.summaries is not None:
         print(f"{len(keep_summaries(found, given.summaries))} files in {given.summaries}")
@@ -210,7 +259,10 @@ def _report(given: argparse.Namespace, catalogue: Mapping[str, Experiment]) -> i
         from reproduction.pictures import DRAWINGS
 
         if not given.no_figures:
-            print("Drawing, which may take minutes; pictures in the run folder are not drawn again.", file=sys.stderr)
+            print(
+                "Drawing, which may take minutes; pictures in the run folder are not drawn again.",
+                file=sys.stderr,
+            )
         page = make_page(found, home, () if given.no_figures else DRAWINGS)
         print(page.write(given.output or given.run / "report.html"))
     return 0

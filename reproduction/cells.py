@@ -1,4 +1,5 @@
-"""From the records of a protocol to rows: the setting chosen, means over replicates, comparisons of methods."""
+"""From the records of a protocol to rows: the setting chosen, means over replicates, comparisons of
+methods."""
 
 from __future__ import annotations
 
@@ -27,8 +28,9 @@ class Grid:
     values : tuple of float
         As the paper gives them.
     per_sample : bool
-        Divide by the number of training samples before the estimator sees them. For papers that scale kernels to unit
-        trace: theirs are ours, of mean diagonal 1, divided by n, and then the same machine has C/n for C.
+        Divide by the number of training samples before the estimator sees them. For papers that
+        scale kernels to unit trace: theirs are ours, of mean diagonal 1, divided by n, and then the
+        same machine has C/n for C.
     """
 
     parameter: str = "C"
@@ -70,7 +72,8 @@ class Both:
 
 
 def best_setting(records: Sequence[Record]) -> str:
-    """Return the setting with the largest mean validation figure over the records; of equal ones the first."""
+    """Return the setting with the largest mean validation figure over the records; of equal ones
+    the first."""
     found: dict[str, list[float]] = {}
     for record in records:
         for one in record.measurements:
@@ -81,7 +84,8 @@ def best_setting(records: Sequence[Record]) -> str:
 
 @dataclass(frozen=True)
 class Cell:
-    """The replicates of one method on one data set and split seed, under the setting that validation chooses."""
+    """The replicates of one method on one data set and split seed, under the setting that
+    validation chooses."""
 
     dataset: str
     method: str
@@ -99,7 +103,8 @@ class Cell:
 
 
 def cells_of(records: Sequence[Record]) -> list[Cell]:
-    """Group records by data set, method and split seed, in their order, and choose a setting for each."""
+    """Group records by data set, method and split seed, in their order, and choose a setting for
+    each."""
     groups: dict[tuple[str, int], list[Record]] = {}
     for record in records:
         groups.setdefault((record.unit.cell, record.unit.seed), []).append(record)
@@ -130,7 +135,8 @@ def _cell(records: list[Record]) -> Cell:
 
 @dataclass(frozen=True)
 class Gain:
-    """By how much a method exceeds its baseline, split by split: what is left when both share a setting's effect.
+    """By how much a method exceeds its baseline, split by split: what is left when both share a
+    setting's effect.
 
     Parameters
     ----------
@@ -145,14 +151,19 @@ class Gain:
 
     def rows(self, cells: Sequence[Cell]) -> list[Row]:
         """Return one row a data set that has both."""
-        by_name = {(cell.dataset, cell.method, cell.kernels): cell.values.get(self.metric, []) for cell in cells}
+        by_name = {
+            (cell.dataset, cell.method, cell.kernels): cell.values.get(self.metric, [])
+            for cell in cells
+        }
         rows = []
         for dataset in dict.fromkeys(cell.dataset for cell in cells):
             both = [by_name.get((dataset, *side), []) for side in (self.method, self.baseline)]
             # The first ones are those of the same splits, where one of the two has fewer.
             values = [one - other for one, other in zip(*both, strict=False)]
             if values:
-                rows.append(row_of(dataset, *self.method, gain_metric(self.metric, *self.baseline), values))
+                rows.append(
+                    row_of(dataset, *self.method, gain_metric(self.metric, *self.baseline), values)
+                )
         return rows
 
 
@@ -167,9 +178,11 @@ class Pair:
     name : str
         As printed: ``"LMKL vs MKL"``.
     overall : str
-        What the papers call all data sets together; empty if the comparison is not made over data sets.
+        What the papers call all data sets together; empty if the comparison is not made over data
+        sets.
     n_sets : int
-        How many data sets that is. Counts over fewer are named so, and not set beside the paper's; 0 means any number.
+        How many data sets that is. Counts over fewer are named so, and not set beside the paper's;
+        0 means any number.
     metrics : tuple of (str, bool) pairs
         What is compared, and whether more of it is better.
     """
@@ -203,7 +216,9 @@ class Pair:
         for one in compared.rows:
             assert one.f_test is not None
             kernels = self.first[1]
-            rows.append(Row(one.dataset, self.name, kernels, f"F:{metric}", min(one.f_test.statistic, 1e9)))
+            rows.append(
+                Row(one.dataset, self.name, kernels, f"F:{metric}", min(one.f_test.statistic, 1e9))
+            )
             rows.append(Row(one.dataset, self.name, kernels, f"p:{metric}", one.f_test.p_value))
         return rows
 
@@ -222,4 +237,6 @@ class Pair:
         found[f"wilcoxon_p:{metric}"] = compared.wilcoxon.p_value
         n_sets = len(compared.rows)
         name = self.overall if self.n_sets in (0, n_sets) else f"{n_sets} of {self.overall}"
-        return [Row(name, self.name, self.first[1], key, float(value)) for key, value in found.items()]
+        return [
+            Row(name, self.name, self.first[1], key, float(value)) for key, value in found.items()
+        ]

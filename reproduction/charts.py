@@ -19,7 +19,8 @@ _MOST_BARS, _MOST_NAMED = 24, 16
 
 
 def result_pictures(result: Result) -> list[tuple[Any, str, str]]:
-    """Return the charts of one experiment: its main figures against the published ones, and the times.
+    """Return the charts of one experiment: its main figures against the published ones, and the
+    times.
 
     Each comes with what it shows and its caption.
     """
@@ -31,15 +32,23 @@ def result_pictures(result: Result) -> list[tuple[Any, str, str]]:
         if len(rows) > 1:
             figure = _against(rows)
             alt = f"{name}, {label(metric)}: {len(rows)} of our figures over the published ones"
-            caption = f"{label(metric)}: ours over published, with deviations; on the line they are equal."
+            caption = (
+                f"{label(metric)}: ours over published, with deviations; on the line they are"
+                " equal."
+            )
             pictures.append((figure, alt, caption))
     if not pictures and metrics:
         rows = [row for row in result.rows if row.metric == metrics[0]]
         alt = f"{name}: {label(metrics[0])} of every method on every data set"
-        pictures.append((_side_by_side(rows), alt, f"{label(metrics[0])}, with deviations over the replicates."))
+        pictures.append(
+            (_side_by_side(rows), alt, f"{label(metrics[0])}, with deviations over the replicates.")
+        )
     times = _training_seconds(result)
     if len(times) > 1:
-        caption = "Seconds to train one model (for a search: all its models), geometric mean over the data sets."
+        caption = (
+            "Seconds to train one model (for a search: all its models), geometric mean over the"
+            " data sets."
+        )
         alt = f"{name}: bars of the training seconds of {len(times)} methods"
         pictures.append((_bars(times, "seconds"), alt, caption))
     return pictures
@@ -124,17 +133,27 @@ def _legend(figure: Any, axes: Any, count: int) -> None:
     if 1 < count <= _MOST_NAMED:
         handles, labels = axes.get_legend_handles_labels()
         figure.legend(
-            handles, labels, loc="outside lower center", ncols=2 if count > 2 else 1, fontsize=8, frameon=False
+            handles,
+            labels,
+            loc="outside lower center",
+            ncols=2 if count > 2 else 1,
+            fontsize=8,
+            frameon=False,
         )
 
 
 def _training_seconds(result: Result) -> dict[str, float]:
-    lines = [line for line in lines_of(result.rows) if any(metric in line.figures for metric in _TIMES)]
+    lines = [
+        line for line in lines_of(result.rows) if any(metric in line.figures for metric in _TIMES)
+    ]
     names = _names([next(iter(line.figures.values())) for line in lines])
     found: dict[str, list[float]] = {}
     for line in lines:
         found.setdefault(names[line.method, line.kernels], []).append(_seconds(line))
-    return {name: float(np.exp(np.mean(np.log(np.maximum(values, 1e-6))))) for name, values in found.items()}
+    return {
+        name: float(np.exp(np.mean(np.log(np.maximum(values, 1e-6)))))
+        for name, values in found.items()
+    }
 
 
 def _seconds(line: Line) -> float:
@@ -145,7 +164,9 @@ def _bars(values: dict[str, float], unit: str) -> Any:
     longest = sorted(values.items(), key=lambda item: item[1])[-_MOST_BARS:]
     figure = _figure(4.2, 1.1 + 0.26 * len(longest))
     axes = figure.subplots()
-    bars = axes.barh([name for name, _ in longest], [value for _, value in longest], color="#0072B2")
+    bars = axes.barh(
+        [name for name, _ in longest], [value for _, value in longest], color="#0072B2"
+    )
     axes.bar_label(bars, [f"{value:.3g}" for _, value in longest], padding=3, fontsize=8)
     axes.set_xscale("log")
     axes.set_xlim(longest[0][1] / 2, longest[-1][1] * 4)
@@ -156,4 +177,6 @@ def _bars(values: dict[str, float], unit: str) -> Any:
 
 def work_chart(run: Run) -> Any:
     """Return bars of the seconds of work, one per experiment."""
-    return _bars({one.experiment.name: max(one.work.seconds, 1e-3) for one in run.results}, "seconds of work")
+    return _bars(
+        {one.experiment.name: max(one.work.seconds, 1e-3) for one in run.results}, "seconds of work"
+    )

@@ -8,14 +8,22 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from kernelmosaic.stats import PairedTestResult, WilcoxonResult, WinTieLoss, f_test_5x2cv, wilcoxon, win_tie_loss
+from kernelmosaic.stats import (
+    PairedTestResult,
+    WilcoxonResult,
+    WinTieLoss,
+    f_test_5x2cv,
+    wilcoxon,
+    win_tie_loss,
+)
 
 _VERDICTS = {1: "win", 0: "tie", -1: "loss"}
 
 
 @dataclass(frozen=True)
 class DatasetComparison:
-    """Two methods on one data set: their means, the F test (None where only means are known) and its verdict."""
+    """Two methods on one data set: their means, the F test (None where only means are known) and
+    its verdict."""
 
     dataset: str
     mean_a: float
@@ -31,7 +39,8 @@ class Comparison:
     Parameters
     ----------
     f_test : WinTieLoss or None
-        Data sets on which the first is significantly better, neither is, the second is; None if only means are known.
+        Data sets on which the first is significantly better, neither is, the second is; None if
+        only means are known.
     direct : WinTieLoss
         The same of the bare means.
     wilcoxon : WilcoxonResult
@@ -61,8 +70,8 @@ def compare(
     Parameters
     ----------
     results : mapping
-        ``{data set: (scores of a, scores of b)}`` with ten scores each, (5, 2) or (10,), or with one mean each, which
-        leaves out the F test.
+        ``{data set: (scores of a, scores of b)}`` with ten scores each, (5, 2) or (10,), or with
+        one mean each, which leaves out the F test.
     larger_is_better : bool, default=True
         False for errors, costs or support vectors.
     alpha : float, default=0.05
@@ -76,7 +85,11 @@ def compare(
     ranked = wilcoxon(means_a, means_b)
     outcome = sign * ranked.direction if ranked.p_value < alpha else 0
     verdicts = [row.verdict for row in rows]
-    tested = None if None in verdicts else WinTieLoss(*(verdicts.count(word) for word in _VERDICTS.values()))
+    tested = (
+        None
+        if None in verdicts
+        else WinTieLoss(*(verdicts.count(word) for word in _VERDICTS.values()))
+    )
     direct = win_tie_loss(means_a, means_b, larger_is_better=larger_is_better)
     return Comparison(tested, direct, ranked, _VERDICTS[outcome], rows)
 

@@ -17,15 +17,17 @@ from reproduction.runner import Finished, Watcher
 
 #: Metrics a paper's table prints; the others are in the file.
 _SHOWN = ("accuracy", "mse", "error", "sv_percent", "total_cost", "explained_variance_2")
-_CAPTION = "In brackets the published figure; = within, ≠ beyond two standard errors of the difference."
+_CAPTION = (
+    "In brackets the published figure; = within, ≠ beyond two standard errors of the difference."
+)
 _QUICK = " A quick look: few folds on few samples, not to be held against the papers."
 
 
 class Estimate:
     """The time left, from the guesses of the definitions and, as they come in, from the times seen.
 
-    A unit whose cell has been seen is expected to take what the others of its cell took. For the rest the guesses are
-    stretched by how far they were off so far.
+    A unit whose cell has been seen is expected to take what the others of its cell took. For the
+    rest the guesses are stretched by how far they were off so far.
 
     Parameters
     ----------
@@ -69,7 +71,8 @@ class Estimate:
 
 
 class ConsoleWatcher(Watcher):
-    """Shows how far a run is on stderr, if that is a terminal, and one line per experiment in any case."""
+    """Shows how far a run is on stderr, if that is a terminal, and one line per experiment in any
+    case."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
@@ -82,7 +85,9 @@ class ConsoleWatcher(Watcher):
         self.n_done, self.n_units = n_done, n_done + len(pending)
         self._task = self._progress.add_task("", total=1.0, text=self._text())
         if n_done:
-            self._progress.console.print(f"{n_done} of {self.n_units} units are there already.", highlight=False)
+            self._progress.console.print(
+                f"{n_done} of {self.n_units} units are there already.", highlight=False
+            )
 
     def unit_finished(self, record: Record) -> None:
         """Move the bar."""
@@ -97,7 +102,8 @@ class ConsoleWatcher(Watcher):
         seconds = sum(record.seconds for record in finished.records)
         failed = f", {len(finished.failures)} failed" if finished.failures else ""
         self._progress.console.print(
-            f"{finished.experiment.name}: {len(finished.records)} units{failed}, {seconds:.0f} s of work",
+            f"{finished.experiment.name}: {len(finished.records)} units{failed}, {seconds:.0f} s of"
+            " work",
             highlight=False,
         )
 
@@ -112,12 +118,15 @@ def watching() -> Iterator[ConsoleWatcher]:
     """Give a watcher whose bar goes away with the block."""
     columns = BarColumn(), TimeElapsedColumn(), TextColumn("{task.fields[text]}")
     console = Console(stderr=True)
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+    with Progress(
+        *columns, console=console, transient=True, disable=not console.is_terminal
+    ) as progress:
         yield ConsoleWatcher(progress)
 
 
 def print_table(finished: Finished, quick: bool = False, console: Console | None = None) -> None:
-    """Print what the paper's table prints, one line per method, and say where the other figures are."""
+    """Print what the paper's table prints, one line per method, and say where the other figures
+    are."""
     console = console or Console()
     findings = finished.experiment.findings(finished.rows)
     # Of a study its verdicts only: it has as many tables as candidates.
@@ -125,7 +134,11 @@ def print_table(finished: Finished, quick: bool = False, console: Console | None
     metrics = [metric for metric in among if any(row.metric == metric for row in finished.rows)]
     title = f"{finished.experiment.name}: {finished.experiment.title}"
     table = Table(
-        title=title, title_justify="left", caption=_CAPTION + _QUICK * quick, caption_justify="left", box=SIMPLE_HEAD
+        title=title,
+        title_justify="left",
+        caption=_CAPTION + _QUICK * quick,
+        caption_justify="left",
+        box=SIMPLE_HEAD,
     )
     for name in ("data set", "method", "kernels", "chosen"):
         table.add_column(name)
@@ -144,10 +157,15 @@ def print_table(finished: Finished, quick: bool = False, console: Console | None
     others = [row for row in finished.rows if row.metric not in metrics]
     if others:
         compared = [row.within for row in others if row.within is not None]
-        beside = f", {len(compared)} of them beside published ones, {sum(compared)} within" if compared else ""
+        beside = (
+            f", {len(compared)} of them beside published ones, {sum(compared)} within"
+            if compared
+            else ""
+        )
         kinds = "" if findings else " (weights, times and tests)"
         console.print(
-            f"{len(others)} more figures{kinds}{beside} are in {finished.experiment.name}.csv.\n", highlight=False
+            f"{len(others)} more figures{kinds}{beside} are in {finished.experiment.name}.csv.\n",
+            highlight=False,
         )
 
 

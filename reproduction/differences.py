@@ -1,4 +1,5 @@
-"""Confidence intervals of the difference of two methods, and the margins by which a difference matters."""
+"""Confidence intervals of the difference of two methods, and the margins by which a difference
+matters."""
 
 from __future__ import annotations
 
@@ -35,7 +36,8 @@ class Margin:
 
     @property
     def distance(self) -> float:
-        """The margin on the scale of the comparison: that of the figures, or of their logarithms."""
+        """The margin on the scale of the comparison: that of the figures, or of their
+        logarithms."""
         return float(np.log1p(self.size)) if self.is_ratio else self.size
 
     def __str__(self) -> str:
@@ -44,9 +46,10 @@ class Margin:
         return f"{self.size:g} {self.unit}"
 
 
-#: By metric. One point of accuracy is near the lower quartile of the deviations over splits that Ye, Ji and Chen print,
-#: two points of support vectors are the upper quartile of Gönen's, and 5 % is the median relative deviation of his
-#: costs. Half a kernel is half the least difference there is. Times that differ by less than a tenth are called equal.
+#: By metric. One point of accuracy is near the lower quartile of the deviations over splits that
+#: Ye, Ji and Chen print, two points of support vectors are the upper quartile of Gönen's, and 5 %
+#: is the median relative deviation of his costs. Half a kernel is half the least difference there
+#: is. Times that differ by less than a tenth are called equal.
 MARGINS = {
     "accuracy": Margin(1.0, "point"),
     "sv_percent": Margin(2.0, "points"),
@@ -60,7 +63,8 @@ MARGINS = {
 
 @dataclass(frozen=True)
 class Interval:
-    """A difference, first less second method, the ends of its interval, the test it belongs to, and its p-value."""
+    """A difference, first less second method, the ends of its interval, the test it belongs to, and
+    its p-value."""
 
     estimate: float
     lower: float
@@ -69,7 +73,8 @@ class Interval:
     p_value: float
 
     def in_direction(self, sign: float) -> tuple[float, float]:
-        """Return the ends where a positive difference is as claimed: those of the opposite for a sign of -1."""
+        """Return the ends where a positive difference is as claimed: those of the opposite for a
+        sign of -1."""
         lower, upper = sorted((sign * self.lower, sign * self.upper))
         return lower, upper
 
@@ -84,10 +89,11 @@ class Interval:
 
 
 def signed_rank_interval(differences: Sequence[float]) -> tuple[float, float, float]:
-    """Return the Hodges-Lehmann estimate of a difference, and the interval of Wilcoxon's signed-rank test.
+    """Return the Hodges-Lehmann estimate of a difference, and the interval of Wilcoxon's
+    signed-rank test.
 
-    The interval has the differences that the exact two-sided test does not reject: it ends at those means of two
-    differences (Walsh averages) whose rank is the critical value of the test.
+    The interval has the differences that the exact two-sided test does not reject: it ends at those
+    means of two differences (Walsh averages) whose rank is the critical value of the test.
 
     Parameters
     ----------
@@ -113,8 +119,8 @@ def signed_rank_interval(differences: Sequence[float]) -> tuple[float, float, fl
 def difference_on_a_set(one: Row, other: Row, margin: Margin, f_test: Row | None) -> Interval:
     """Return the difference of two methods on one data set.
 
-    By a paired t test where there are several runs, which share draws and splits; else by the experiment's own 5×2 cv F
-    test; else by Welch's t test over the replicates.
+    By a paired t test where there are several runs, which share draws and splits; else by the
+    experiment's own 5×2 cv F test; else by Welch's t test over the replicates.
 
     Parameters
     ----------
@@ -132,14 +138,19 @@ def difference_on_a_set(one: Row, other: Row, margin: Margin, f_test: Row | None
     if f_test is not None:
         # The F statistic grows with the square of the difference.
         statistic = stats.f.isf(f_test.mean, 10, 5)
-        factor = np.sqrt(stats.f.isf(1.0 - CONFIDENCE, 10, 5) / statistic) if statistic > 0 else np.inf
+        factor = (
+            np.sqrt(stats.f.isf(1.0 - CONFIDENCE, 10, 5) / statistic) if statistic > 0 else np.inf
+        )
         half = abs(difference) * float(factor) if difference else np.inf
-        return Interval(difference, difference - half, difference + half, "5×2 cv F test", f_test.mean)
+        return Interval(
+            difference, difference - half, difference + half, "5×2 cv F test", f_test.mean
+        )
     return _welch_interval(one, other, margin, difference)
 
 
 def printed_difference(both: Sequence[tuple[Row, Row]], margin: Margin) -> float | None:
-    """Return the mean difference that a paper prints itself, first less second; None where a figure is not printed.
+    """Return the mean difference that a paper prints itself, first less second; None where a figure
+    is not printed.
 
     Parameters
     ----------
@@ -166,7 +177,8 @@ def scaled(values: Sequence[float], margin: Margin) -> Array:
 
 
 def _paired_interval(differences: Array) -> Interval:
-    """Return the interval of the mean difference over the runs; a point where it is the same in every run."""
+    """Return the interval of the mean difference over the runs; a point where it is the same in
+    every run."""
     n, mean = len(differences), float(differences.mean())
     test = f"t test over {n} runs"
     error = float(differences.std(ddof=1)) / n**0.5
@@ -178,7 +190,8 @@ def _paired_interval(differences: Array) -> Interval:
 
 
 def _welch_interval(one: Row, other: Row, margin: Margin, difference: float) -> Interval:
-    """Return the interval of the difference of two means whose deviations over the replicates are known."""
+    """Return the interval of the difference of two means whose deviations over the replicates are
+    known."""
     squares, degrees = [], []
     for row in (one, other):
         deviation = row.std or 0.0
@@ -188,7 +201,9 @@ def _welch_interval(one: Row, other: Row, margin: Margin, difference: float) -> 
         degrees.append(max(row.count - 1, 1))
     total = sum(squares)
     if total == 0:
-        return Interval(difference, difference, difference, "Welch's t test", float(difference == 0))
+        return Interval(
+            difference, difference, difference, "Welch's t test", float(difference == 0)
+        )
     freedom = total**2 / sum(square**2 / n for square, n in zip(squares, degrees, strict=True))
     half = float(stats.t.isf((1.0 - CONFIDENCE) / 2, freedom)) * total**0.5
     p_value = float(2.0 * stats.t.sf(abs(difference) / total**0.5, freedom))

@@ -39,7 +39,8 @@ class SupportVectorPath:
     y: Array
 
     def at(self, C: float) -> tuple[Array, float]:
-        """Return y α, the coefficients as LIBSVM writes them, and the constant, for a C within the ends."""
+        """Return y α, the coefficients as LIBSVM writes them, and the constant, for a C within the
+        ends."""
         if not self.Cs[0] <= C <= self.Cs[-1]:
             raise ValueError(f"C={C!r}: the path goes from {self.Cs[0]:g} to {self.Cs[-1]:g}.")
         k = min(int(np.searchsorted(self.Cs, C, side="right")), len(self.Cs) - 1)
@@ -50,14 +51,20 @@ class SupportVectorPath:
 
 
 def support_vector_path(
-    K: ArrayOrTensor, y: ArrayOrTensor, C_min: float = 1e-2, C_max: float = 1e3, max_steps: int = 100_000
+    K: ArrayOrTensor,
+    y: ArrayOrTensor,
+    C_min: float = 1e-2,
+    C_max: float = 1e3,
+    max_steps: int = 100_000,
 ) -> SupportVectorPath:
-    """Return the solutions of min ½ αᵀ(y yᵀ ∘ K)α − Σ α, 0 ≤ α ≤ C, ⟨y, α⟩ = 0, for all C between two ends.
+    """Return the solutions of min ½ αᵀ(y yᵀ ∘ K)α − Σ α, 0 ≤ α ≤ C, ⟨y, α⟩ = 0, for all C between
+    two ends.
 
-    Samples are beyond the margin (α = 0), at it, or within (α = C). While none changes its place, α of the samples at
-    the margin and the constant b are linear in C, by y_i f(x_i) = 1 there. The next breakpoint is the least C at which
-    one of their α reaches a bound, or another sample the margin. With no sample at the margin b is any number of an
-    interval, up to the C at which its ends meet.
+    Samples are beyond the margin (α = 0), at it, or within (α = C). While none changes its place, α
+    of the samples at the margin and the constant b are linear in C, by y_i f(x_i) = 1 there. The
+    next breakpoint is the least C at which one of their α reaches a bound, or another sample the
+    margin. With no sample at the margin b is any number of an interval, up to the C at which its
+    ends meet.
 
     Parameters
     ----------
@@ -76,8 +83,8 @@ def support_vector_path(
 
     References
     ----------
-    Hastie, Rosset, Tibshirani and Zhu (2004), "The entire regularization path for the support vector machine", in C
-    instead of λ = 1/C, and upwards; the first solution is LIBSVM's.
+    Hastie, Rosset, Tibshirani and Zhu (2004), "The entire regularization path for the support
+    vector machine", in C instead of λ = 1/C, and upwards; the first solution is LIBSVM's.
 
     Examples
     --------
@@ -89,7 +96,9 @@ def support_vector_path(
     """
     K, classes = np.asarray(K, dtype=np.float64), np.unique(np.asarray(y))
     if K.ndim != 2 or K.shape != (len(np.asarray(y)),) * 2 or not np.all(np.isfinite(K)):
-        raise ValueError(f"K has the shape {K.shape}: give a finite square matrix with one row per label of y.")
+        raise ValueError(
+            f"K has the shape {K.shape}: give a finite square matrix with one row per label of y."
+        )
     if len(classes) != 2:
         raise ValueError(f"y holds {len(classes)} classes: the path is that of two.")
     if not check_positive("C_min", C_min) < check_positive("C_max", C_max) < np.inf:
@@ -101,7 +110,9 @@ def support_vector_path(
         first = SVC(C=C_min, kernel="precomputed", tol=1e-9, max_iter=200_000).fit(K, y)
     alpha = np.zeros(len(y))
     alpha[first.support_] = np.abs(first.dual_coef_[0])
-    place = np.where(alpha > (1.0 - 1e-7) * C_min, WITHIN, np.where(alpha < 1e-7 * C_min, BEYOND, AT))
+    place = np.where(
+        alpha > (1.0 - 1e-7) * C_min, WITHIN, np.where(alpha < 1e-7 * C_min, BEYOND, AT)
+    )
     C, b, found = float(C_min), float(first.intercept_[0]), []
     for _ in range(max_steps):
         linear = _at_margin if np.any(place == AT) else _none_at_margin
@@ -114,7 +125,9 @@ def support_vector_path(
             return SupportVectorPath(Cs, alphas, intercepts, y)
         for i, to in stretch.moves:
             place[i] = to
-    raise ValueError(f"max_steps={max_steps!r}: the path is at C={C:g}; raise max_steps, or lower C_max.")
+    raise ValueError(
+        f"max_steps={max_steps!r}: the path is at C={C:g}; raise max_steps, or lower C_max."
+    )
 
 
 #: Where a sample is: α = 0, 0 ≤ α ≤ C with y f(x) = 1, or α = C.
@@ -132,13 +145,18 @@ class Stretch(NamedTuple):
     moves: list[tuple[int, int]]
 
 
-def _at_margin(K: Array, y: Array, C: float, C_max: float, place: NDArray[np.intp], b: float) -> Stretch:
-    """Solve y_i f(x_i) = 1 at the margin and ⟨y, α⟩ = 0 for α there and b, and the same for their slopes."""
+def _at_margin(
+    K: Array, y: Array, C: float, C_max: float, place: NDArray[np.intp], b: float
+) -> Stretch:
+    """Solve y_i f(x_i) = 1 at the margin and ⟨y, α⟩ = 0 for α there and b, and the same for their
+    slopes."""
     at, within, n = place == AT, place == WITHIN, len(y)
     alpha, slope = np.where(within, C, 0.0), within.astype(np.float64)
     rows = y[at, np.newaxis] * K[at] * y
     left = np.block([[rows[:, at], y[at, np.newaxis]], [y[at], 0.0]])
-    right = np.column_stack([np.append(1.0 - rows @ alpha, -y @ alpha), np.append(-rows @ slope, -y @ slope)])
+    right = np.column_stack(
+        [np.append(1.0 - rows @ alpha, -y @ alpha), np.append(-rows @ slope, -y @ slope)]
+    )
     try:
         solved = np.linalg.solve(left, right)
     except np.linalg.LinAlgError:
@@ -149,8 +167,8 @@ def _at_margin(K: Array, y: Array, C: float, C_max: float, place: NDArray[np.int
     off = max(off, float(np.max(np.where(at, 0.0, np.where(within, margins - 1.0, 1.0 - margins)))))
     if not off <= 1e-6:
         raise ValueError(
-            f"K: at C={C:g} samples tie, or their rows depend on one another, so that the path is not followed; add a "
-            "small multiple of the identity to K."
+            f"K: at C={C:g} samples tie, or their rows depend on one another, so that the path is"
+            " not followed; add a small multiple of the identity to K."
         )
     with np.errstate(divide="ignore", invalid="ignore"):
         down = np.where(at & (slope < 0), -alpha / slope, np.inf)
@@ -159,10 +177,14 @@ def _at_margin(K: Array, y: Array, C: float, C_max: float, place: NDArray[np.int
     events = np.maximum(np.concatenate([down, up, comes]), 0.0)
     first = int(np.argmin(events))
     moves = [(first % n, (BEYOND, WITHIN, AT)[first // n])]
-    return Stretch(alpha, float(b), slope, float(b_slope), min(float(events[first]), C_max - C), moves)
+    return Stretch(
+        alpha, float(b), slope, float(b_slope), min(float(events[first]), C_max - C), moves
+    )
 
 
-def _none_at_margin(K: Array, y: Array, C: float, C_max: float, place: NDArray[np.intp], b: float) -> Stretch:
+def _none_at_margin(
+    K: Array, y: Array, C: float, C_max: float, place: NDArray[np.intp], b: float
+) -> Stretch:
     """Let b go from where it is to where the ends of its interval meet."""
     within = place == WITHIN
     slope = within.astype(np.float64)
@@ -177,4 +199,6 @@ def _none_at_margin(K: Array, y: Array, C: float, C_max: float, place: NDArray[n
     step = min(float(steps[p, q]), C_max - C)
     ends = bounds - step * turn
     end = 0.5 * float(ends[low].max() + ends[~low].min())
-    return Stretch(C * slope, b, slope, (end - b) / max(step, 1e-300), step, [(int(i[p]), AT), (int(j[q]), AT)])
+    return Stretch(
+        C * slope, b, slope, (end - b) / max(step, 1e-300), step, [(int(i[p]), AT), (int(j[q]), AT)]
+    )

@@ -1,4 +1,5 @@
-"""Where units are run: here, in other processes, or on a Dask cluster. All hand records back as they finish."""
+"""Where units are run: here, in other processes, or on a Dask cluster. All hand records back as
+they finish."""
 
 from __future__ import annotations
 
@@ -35,12 +36,14 @@ class Task:
 
 
 def execute(task: Task) -> Record:
-    """Run one unit; what it raises becomes a record too. One thread, so that figures do not hang on where it runs."""
+    """Run one unit; what it raises becomes a record too. One thread, so that figures do not hang on
+    where it runs."""
     start = perf_counter()
     measurements: list[Measurement] = []
     failure = None
     with threadpool_limits(1), warnings.catch_warnings():
-        # Records say what did not converge; lines from many processes would only tear the progress bar.
+        # Records say what did not converge; lines from many processes would only tear the progress
+        # bar.
         warnings.simplefilter("ignore", ConvergenceWarning)
         # Nor of scales, which are the protocols' to choose.
         warnings.filterwarnings("ignore", "X: columns", UserWarning)
@@ -109,19 +112,22 @@ class Processes:
             # One task at a time: a batch would be written only when its last task is done.
             pool = Parallel(n_jobs=self.n_workers, batch_size=1, return_as="generator_unordered")
             try:
-                with _interrupts_ignored():  # which the processes started here inherit: interrupts are for this one
+                with (
+                    _interrupts_ignored()
+                ):  # which the processes started here inherit: interrupts are for this one
                     records = pool(delayed(execute)(task) for task in tasks)
                 yield from records
             except BrokenProcessPool as error:
                 raise ChildProcessError(
-                    f"one of {self.n_workers} processes died, perhaps for want of memory; what was finished is kept. "
-                    "Run it again, with fewer processes if this recurs."
+                    f"one of {self.n_workers} processes died, perhaps for want of memory; what was"
+                    " finished is kept. Run it again, with fewer processes if this recurs."
                 ) from error
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """The workers of the scheduler at `address`; ``"local"`` starts `n_workers` processes on this machine."""
+    """The workers of the scheduler at `address`; ``"local"`` starts `n_workers` processes on this
+    machine."""
 
     address: str
     n_workers: int
@@ -133,7 +139,9 @@ class Cluster:
         with ExitStack() as stack:
             client = stack.enter_context(self._connect(stack))
             # Not pure: two runs on one scheduler must not be given each other's results.
-            futures = {client.submit(execute, task, pure=False, retries=_RETRIES): task for task in tasks}
+            futures = {
+                client.submit(execute, task, pure=False, retries=_RETRIES): task for task in tasks
+            }
             for future in as_completed(list(futures), loop=client.loop):
                 task = futures.pop(future)
                 yield self._result(future, task)
@@ -141,7 +149,8 @@ class Cluster:
 
     @classmethod
     def at(cls, address: str, jobs: int, timeout: float) -> Self:
-        """Return the cluster at an address that answers, with the workers it has; or one of so many local ones."""
+        """Return the cluster at an address that answers, with the workers it has; or one of so many
+        local ones."""
         if address == "local":
             return cls(address, jobs)
         with _client(address, timeout) as client:
@@ -152,9 +161,12 @@ class Cluster:
             return _client(self.address)
         from distributed import Client, LocalCluster
 
-        # Deaths and restarts of workers are dealt with; lines about them would only tear the progress bar.
+        # Deaths and restarts of workers are dealt with; lines about them would only tear the
+        # progress bar.
         quiet = {"dashboard_address": None, "silence_logs": logging.ERROR}
-        cluster = LocalCluster(n_workers=self.n_workers, threads_per_worker=1, processes=True, **quiet)
+        cluster = LocalCluster(
+            n_workers=self.n_workers, threads_per_worker=1, processes=True, **quiet
+        )
         stack.enter_context(cluster)
         return Client(cluster, set_as_default=False)
 
@@ -163,7 +175,9 @@ class Cluster:
         try:
             return future.result()  # type: ignore[attr-defined, no-any-return]
         except Exception as error:  # the unit's own errors are records; this one is the cluster's
-            return Record(task.unit, failure=f"{type(error).__name__}: {' '.join(str(error).split())}")
+            return Record(
+                task.unit, failure=f"{type(error).__name__}: {' '.join(str(error).split())}"
+            )
 
 
 def _client(address: str, timeout: float = 10) -> Any:
@@ -173,12 +187,14 @@ def _client(address: str, timeout: float = 10) -> Any:
         return Client(address, timeout=timeout, set_as_default=False)
     except (OSError, ValueError) as error:
         raise OSError(
-            f"no Dask scheduler answers at {address!r}; give its address, as tcp://host:8786, or 'local'."
+            f"no Dask scheduler answers at {address!r}; give its address, as tcp://host:8786, or"
+            " 'local'."
         ) from error
 
 
 def make_executor(jobs: int, dask: str | None = None, timeout: float = 10) -> Executor:
-    """Return the executor for so many processes, or for the Dask scheduler at an address (``"local"``: one here).
+    """Return the executor for so many processes, or for the Dask scheduler at an address
+    (``"local"``: one here).
 
     A scheduler has `timeout` seconds to answer.
     """

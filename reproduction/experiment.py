@@ -1,4 +1,5 @@
-"""What is run and what comes of it: an experiment, its units and methods, measurements and records."""
+"""What is run and what comes of it: an experiment, its units and methods, measurements and
+records."""
 
 from __future__ import annotations
 
@@ -60,7 +61,8 @@ def load_once(name: str, data_home: str | None, options: tuple[tuple[str, Any], 
 
 @dataclass(frozen=True)
 class Settings:
-    """What holds for a whole run: the seed, the scale, and the folder with the data (None: where `load` looks).
+    """What holds for a whole run: the seed, the scale, and the folder with the data (None: where
+    `load` looks).
 
     `load` returns the set of a name, given that folder and further options.
     """
@@ -71,12 +73,14 @@ class Settings:
     load: Callable[..., Any] = field(default=load_once, compare=False, repr=False)
 
     def seed_for(self, *words: object) -> int:
-        """Return a seed of its own for what the words name, the same on every machine and in every process."""
+        """Return a seed of its own for what the words name, the same on every machine and in every
+        process."""
         text = "/".join(map(str, (self.seed, *words)))
         return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "little")
 
     def of_split(self, number: int) -> Settings:
-        """Return the settings under which everything random, draws and splits, is another one; of number 0, these."""
+        """Return the settings under which everything random, draws and splits, is another one; of
+        number 0, these."""
         return replace(self, seed=self.seed_for("split seed", number)) if number else self
 
 
@@ -91,10 +95,11 @@ class Unit:
     replicate : int
         Number of the fold or split, from 0.
     seed : int
-        Number of the split seed, from 0: the whole of a cell is run again with other draws and splits, so that what
-        two runs of the same differ by is known.
+        Number of the split seed, from 0: the whole of a cell is run again with other draws and
+        splits, so that what two runs of the same differ by is known.
     cost : float
-        A guess of the seconds it takes, for the order of the units and the estimate of the time left.
+        A guess of the seconds it takes, for the order of the units and the estimate of the time
+        left.
     """
 
     experiment: str
@@ -118,7 +123,8 @@ class Unit:
 
 @dataclass(frozen=True)
 class Measurement:
-    """One number: what was measured, under which setting of the search (``"C=10"``; empty if there is none)."""
+    """One number: what was measured, under which setting of the search (``"C=10"``; empty if there
+    is none)."""
 
     metric: str
     value: float
@@ -195,7 +201,10 @@ class Method:
             weights = np.atleast_2d(model.weights_)
             found["active_kernels"] = float(np.count_nonzero(weights.max(axis=0) > 0))
             shown = weights.mean(axis=0) / (weights.mean(axis=0).sum() if self.shares else 1.0)
-            found |= {f"weight:{name}": float(one) for name, one in zip(model.kernel_names_, shown, strict=True)}
+            found |= {
+                f"weight:{name}": float(one)
+                for name, one in zip(model.kernel_names_, shown, strict=True)
+            }
         if self.costs:
             n_samples = len(model.support_) / model.support_fraction_
             found["total_cost"] = 100 * model.cost(self.costs) / n_samples
@@ -203,7 +212,8 @@ class Method:
 
 
 class Protocol(Interface):
-    """How a table is filled. It must survive pickling: units are run in other processes, perhaps on other machines."""
+    """How a table is filled. It must survive pickling: units are run in other processes, perhaps on
+    other machines."""
 
     def units(self, experiment: str, scale: Scale) -> list[Unit]:
         """Return all units of the experiment at this scale."""
@@ -222,7 +232,8 @@ class Experiment:
     Parameters
     ----------
     name : str
-        What it is called on the command line, and the name of its files: the paper's number, then the table.
+        What it is called on the command line, and the name of its files: the paper's number, then
+        the table.
     title : str
         One line for people.
     paper, table : str
@@ -236,10 +247,11 @@ class Experiment:
     apart : tuple of Apart
         Cells that cannot be compared with what is printed.
     another_reading_of : str
-        Name of the experiment that fills the same table under the reading that is taken for the paper's; this one
-        shows what another reading would give.
+        Name of the experiment that fills the same table under the reading that is taken for the
+        paper's; this one shows what another reading would give.
     pace : float
-        Seconds that a unit of cost 1 takes, roughly: what is long is begun first, of all experiments.
+        Seconds that a unit of cost 1 takes, roughly: what is long is begun first, of all
+        experiments.
     version : int
         Raise it when what a unit computes changes, so that old results are not mixed with new ones.
     """
@@ -258,7 +270,10 @@ class Experiment:
 
     def units(self, scale: Scale) -> list[Unit]:
         """Return all units of this experiment at this scale, their costs in seconds."""
-        return [replace(unit, cost=unit.cost * self.pace) for unit in self.protocol.units(self.name, scale)]
+        return [
+            replace(unit, cost=unit.cost * self.pace)
+            for unit in self.protocol.units(self.name, scale)
+        ]
 
     def rows(self, records: Sequence[Record]) -> list[Row]:
         """Return the table, with the published figures beside ours."""

@@ -1,4 +1,5 @@
-"""Local Fisher discriminant analysis: a linear projection learned before the machine, to compare others with."""
+"""Local Fisher discriminant analysis: a linear projection learned before the machine, to compare
+others with."""
 
 from __future__ import annotations
 
@@ -15,18 +16,20 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from kernelmosaic._checks import check_count, check_positive
 
 Array = NDArray[np.float64]
-#: Squared distances are not scaled by less than this: samples given several times are near, whatever their neighbours.
+#: Squared distances are not scaled by less than this: samples given several times are near,
+#: whatever their neighbours.
 _LEAST_REACH = 1e-12
 
 
 class LFDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Local Fisher discriminant analysis.
 
-    Maximises tr((Wᵀ S_w W)⁻¹ Wᵀ S_b W), S = ½ Σ_ij c_ij (x_i − x_j)(x_i − x_j)ᵀ, over linear projections W. A pair of
-    one class of n_c samples counts by its affinity A_ij = exp(−‖x_i − x_j‖²/(σ_i σ_j)), with σ_i the distance of x_i
-    from its n_neighbors-th neighbour in the class: c_ij = A_ij/n_c in S_w, A_ij (1/n − 1/n_c) in S_b. A pair of two
-    classes counts 1/n in S_b alone. A class may therefore consist of several clusters, which Fisher's own criterion
-    would draw together.
+    Maximises tr((Wᵀ S_w W)⁻¹ Wᵀ S_b W), S = ½ Σ_ij c_ij (x_i − x_j)(x_i − x_j)ᵀ, over linear
+    projections W. A pair of one class of n_c samples counts by its affinity A_ij = exp(−‖x_i −
+    x_j‖²/(σ_i σ_j)), with σ_i the distance of x_i from its n_neighbors-th neighbour in the class:
+    c_ij = A_ij/n_c in S_w, A_ij (1/n − 1/n_c) in S_b. A pair of two classes counts 1/n in S_b
+    alone. A class may therefore consist of several clusters, which Fisher's own criterion would
+    draw together.
 
     Parameters
     ----------
@@ -48,8 +51,8 @@ class LFDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
     References
     ----------
-    Sugiyama (2007), "Dimensionality reduction of multimodal labeled data by local Fisher discriminant analysis",
-    Journal of Machine Learning Research 8.
+    Sugiyama (2007), "Dimensionality reduction of multimodal labeled data by local Fisher
+    discriminant analysis", Journal of Machine Learning Research 8.
 
     Examples
     --------
@@ -62,7 +65,9 @@ class LFDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     True
     """
 
-    def __init__(self, n_components: int = 2, *, n_neighbors: int = 7, shrinkage: float = 1e-2) -> None:
+    def __init__(
+        self, n_components: int = 2, *, n_neighbors: int = 7, shrinkage: float = 1e-2
+    ) -> None:
         self.n_components = n_components
         self.n_neighbors = n_neighbors
         self.shrinkage = shrinkage
@@ -86,10 +91,15 @@ class LFDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         n, d = X.shape
         check_count("n_neighbors", self.n_neighbors)
         if check_count("n_components", self.n_components) > d:
-            raise ValueError(f"n_components={self.n_components}: give at most the number of features, n_features={d}.")
+            raise ValueError(
+                f"n_components={self.n_components}: give at most the number of features,"
+                f" n_features={d}."
+            )
         classes = np.unique(y)
         if len(classes) < 2:
-            raise ValueError(f"y holds one class only, {classes.tolist()}: LFDA needs at least two classes.")
+            raise ValueError(
+                f"y holds one class only, {classes.tolist()}: LFDA needs at least two classes."
+            )
         near, far = np.zeros((n, n)), np.full((n, n), 1.0 / n)
         for label in classes:
             mine = np.flatnonzero(y == label)
@@ -104,7 +114,8 @@ class LFDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             values, W = eigh(between, within, subset_by_index=(d - self.n_components, d - 1))
         except np.linalg.LinAlgError:
             raise ValueError(
-                f"shrinkage={self.shrinkage!r}: the scatter within the classes is singular; raise shrinkage."
+                f"shrinkage={self.shrinkage!r}: the scatter within the classes is singular; raise"
+                " shrinkage."
             ) from None
         # Eigenvectors have no sign of their own: let the largest entry be positive.
         W = W * np.where(W[np.abs(W).argmax(axis=0), np.arange(W.shape[1])] < 0, -1.0, 1.0)
@@ -142,4 +153,6 @@ class LFDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 def _scatter(X: Array, weights: Array) -> Array:
     """Return ½ Σ_ij w_ij (x_i − x_j)(x_i − x_j)ᵀ."""
     centred = X - X.mean(axis=0)
-    return np.asarray(centred.T @ (weights.sum(axis=1)[:, np.newaxis] * centred) - centred.T @ weights @ centred)
+    return np.asarray(
+        centred.T @ (weights.sum(axis=1)[:, np.newaxis] * centred) - centred.T @ weights @ centred
+    )

@@ -1,4 +1,5 @@
-"""The short account of a run, for the documentation: how many figures agree, which claims held, what is missing."""
+"""The short account of a run, for the documentation: how many figures agree, which claims held,
+what is missing."""
 
 from __future__ import annotations
 
@@ -33,44 +34,50 @@ from reproduction.rows import NEARLY_FREE, WEIGHTS, Tally, label, lines_of, tall
 #: Where a sentence of a note ends.
 _SENTENCE = re.compile(r"(?<=\.) (?=[A-Z0-9])")
 _VERSIONS = ("kernelmosaic", "python", "numpy", "scipy", "scikit-learn", "numba")
-#: A printed figure agrees with a run of ours by this rule; "within" tallies count a plain one besides.
+#: A printed figure agrees with a run of ours by this rule; "within" tallies count a plain one
+#: besides.
 _RULE = (
-    "A *run* is a whole table with draws and splits of its own; most tables have three. A run agrees with a printed "
-    "figure if the two differ by at most two standard errors of their difference (where the paper prints no "
-    "deviation, ours is used). Verdicts of tests and counts must be equal. A figure counts by the share of our runs "
-    "that agree. *Between our runs* is the share of pairs of our own runs that agree with each other: the ceiling, "
-    "which is far below 95 %, as the splits of a run share their samples. *Of the ceiling* is the share over it. "
-    "*Gains* are figures of the methods less those of their baselines on the same splits."
+    "A *run* is a whole table with draws and splits of its own; most tables have three. A run"
+    " agrees with a printed figure if the two differ by at most two standard errors of their"
+    " difference (where the paper prints no deviation, ours is used). Verdicts of tests and counts"
+    " must be equal. A figure counts by the share of our runs that agree. *Between our runs* is the"
+    " share of pairs of our own runs that agree with each other: the ceiling, which is far below 95"
+    " %, as the splits of a run share their samples. *Of the ceiling* is the share over it. *Gains*"
+    " are figures of the methods less those of their baselines on the same splits."
 )
 _TESTS = (
-    "Each claim is judged by the 95 % interval of the difference of two methods in our own runs: with six data sets or "
-    "more that of Wilcoxon's signed-rank test, with fewer that of a paired t test over the runs of each data set, with "
-    "a single run that of the 5×2 cv F test or of Welch's t test. There are three verdicts. A claim of *less* or "
-    "*more* **held** if the whole interval is as claimed, and **did not hold** if the interval shows a loss, or a gain "
-    "below the margin. A claim of *no less* or *no more* **held** if the interval excludes a loss of the margin, and "
-    "**did not hold** if it shows a loss and does not exclude one of the margin. Everything else is "
-    "**inconclusive**: with three runs, only large differences can be told from chance. Of several data sets more "
-    "than half must agree and none say the contrary. Printed figures and ranges must be met in every run, and are "
-    "refuted if they are met in none."
+    "Each claim is judged by the 95 % interval of the difference of two methods in our own runs:"
+    " with six data sets or more that of Wilcoxon's signed-rank test, with fewer that of a paired t"
+    " test over the runs of each data set, with a single run that of the 5×2 cv F test or of"
+    " Welch's t test. There are three verdicts. A claim of *less* or *more* **held** if the whole"
+    " interval is as claimed, and **did not hold** if the interval shows a loss, or a gain below"
+    " the margin. A claim of *no less* or *no more* **held** if the interval excludes a loss of the"
+    " margin, and **did not hold** if it shows a loss and does not exclude one of the margin."
+    " Everything else is **inconclusive**: with three runs, only large differences can be told from"
+    " chance. Of several data sets more than half must agree and none say the contrary. Printed"
+    " figures and ranges must be met in every run, and are refuted if they are met in none."
 )
 _MARGINS = (
-    "Margins: {margins}. None is tighter than the paper's own figures: a gain need not exceed the printed one, and a "
-    "printed loss that the paper calls none is none of ours. *Other solvers* marks claims on the speed of the authors' "
-    "programs that ours contradict."
+    "Margins: {margins}. None is tighter than the paper's own figures: a gain need not exceed the"
+    " printed one, and a printed loss that the paper calls none is none of ours. *Other solvers*"
+    " marks claims on the speed of the authors' programs that ours contradict."
 )
 _SOLVERS = (
-    "Claims on the speed of the authors' own programs that ours do not show. Times of other programs neither confirm "
-    "nor refute them:"
+    "Claims on the speed of the authors' own programs that ours do not show. Times of other"
+    " programs neither confirm nor refute them:"
 )
-_OPEN = "Neither shown nor refuted. Differences are first less second method, with 95 % intervals in brackets:"
+_OPEN = (
+    "Neither shown nor refuted. Differences are first less second method, with 95 % intervals in"
+    " brackets:"
+)
 _FREE = (
-    "Weights and selections that are printed as zero agree nearly always, whatever a method does: {counts}. They are "
-    "not in the shares of papers and in the first lines of this page."
+    "Weights and selections that are printed as zero agree nearly always, whatever a method does:"
+    " {counts}. They are not in the shares of papers and in the first lines of this page."
 )
 _READINGS = (
-    "Where a paper does not say how inputs and kernels are scaled, a reading was chosen by its own printed figures, "
-    "which favours the figures that it was chosen by. Verdicts and shares under every reading that was run; the first "
-    "column is the one taken:"
+    "Where a paper does not say how inputs and kernels are scaled, a reading was chosen by its own"
+    " printed figures, which favours the figures that it was chosen by. Verdicts and shares under"
+    " every reading that was run; the first column is the one taken:"
 )
 _OUTCOMES = (HELD, FAILED, INCONCLUSIVE, OTHER_SOLVERS)
 _Rows = list[tuple[Any, ...]]
@@ -79,11 +86,15 @@ _END = "<!-- Below this line edits are kept. -->\n"
 
 
 def make_markdown(run: Run, folder: str = "report") -> str:
-    """Return the account as Markdown: the verdicts first. Long tables are links to csv files in a folder beside it."""
+    """Return the account as Markdown: the verdicts first. Long tables are links to csv files in a
+    folder beside it."""
     judged = _judged(run)
     parts = [
         "# Reproduced papers",
-        "<!-- Made by `python -m reproduction report`; edits above its last line are lost when it is made again. -->",
+        (
+            "<!-- Made by `python -m reproduction report`; edits above its last line are lost when"
+            " it is made again. -->"
+        ),
         _verdict(run, judged),
         _by_paper(run, judged),
         *_failed(judged),
@@ -114,7 +125,8 @@ def long_tables(run: Run) -> dict[str, _Rows]:
 
 
 def write_markdown(run: Run, path: str | Path) -> Path:
-    """Write the account of a run to a file, and its long tables to a folder of the same name without the ending.
+    """Write the account of a run to a file, and its long tables to a folder of the same name
+    without the ending.
 
     What an existing file has below the account's last line is kept.
     """
@@ -148,12 +160,19 @@ def _verdict(run: Run, judged: Sequence[Judged]) -> str:
     words = {
         HELD: "hold in our runs",
         FAILED: "does not" if counts[FAILED] == 1 else "do not",
-        OTHER_SOLVERS: "concern the speed of the authors' own programs, which ours can neither confirm nor refute",
+        OTHER_SOLVERS: (
+            "concern the speed of the authors' own programs, which ours can neither confirm nor"
+            " refute"
+        ),
         INCONCLUSIVE: "are inconclusive",
     }
     said = ", ".join(f"{counts[name]} {words[name]}" for name in _OUTCOMES if counts[name])
     papers = len({one.claim.paper for one in judged})
-    quick = "" if run.facts["scale"]["name"] == "full" else " **A quick look: its figures are no evidence.**"
+    quick = (
+        ""
+        if run.facts["scale"]["name"] == "full"
+        else " **A quick look: its figures are no evidence.**"
+    )
     figures = _agreeing(run)
     if not judged:
         return f"This run has no table that a claim of the papers is judged by.{figures}{quick}"
@@ -162,25 +181,38 @@ def _verdict(run: Run, judged: Sequence[Judged]) -> str:
 
 
 def _agreeing(run: Run) -> str:
-    """Return a sentence on how many printed figures agree, beside the ceiling, and without the paper that has most."""
+    """Return a sentence on how many printed figures agree, beside the ceiling, and without the
+    paper that has most."""
     total = _total(_printed(run))
     if total is None:
         return ""
     _, share, ceiling, reached = shares(total)
     said = (
-        " Of the printed figures (accuracies, errors, support vectors, weights, costs, selections of kernels) "
-        f"{total.within:.0f} of {total.compared} agree with ours, {share}"
+        " Of the printed figures (accuracies, errors, support vectors, weights, costs, selections"
+        f" of kernels) {total.within:.0f} of {total.compared} agree with ours, {share}"
     )
     if ceiling:
-        said += f", where two of our own runs agree with each other in {ceiling}: {reached} of what can be expected"
+        said += (
+            f", where two of our own runs agree with each other in {ceiling}: {reached} of what can"
+            " be expected"
+        )
     said += "; figures that are zero whatever a method does are not among them."
-    by_paper = {paper: _printed(run, paper) for paper in {one.experiment.paper for one in run.results}}
-    counts = {paper: sum(tally.compared for tally in tallied) for paper, tallied in by_paper.items()}
+    by_paper = {
+        paper: _printed(run, paper) for paper in {one.experiment.paper for one in run.results}
+    }
+    counts = {
+        paper: sum(tally.compared for tally in tallied) for paper, tallied in by_paper.items()
+    }
     largest = max(counts, key=lambda paper: counts[paper])
-    rest = _total([tally for paper, tallied in by_paper.items() if paper != largest for tally in tallied])
+    rest = _total(
+        [tally for paper, tallied in by_paper.items() if paper != largest for tally in tallied]
+    )
     if rest is not None and largest in PAPERS:
         _, share, ceiling, reached = shares(rest)
-        said += f" Without {PAPERS[largest][0]}, who print most of them, {rest.within:.0f} of {rest.compared}, {share}"
+        said += (
+            f" Without {PAPERS[largest][0]}, who print most of them, {rest.within:.0f} of"
+            f" {rest.compared}, {share}"
+        )
         said += f" ({reached} of the ceiling of {ceiling})." if ceiling else "."
     return said
 
@@ -193,13 +225,17 @@ def _printed(run: Run, paper: str = "", free: bool = False) -> list[Tally]:
     return [
         tally
         for _, tally in _tallies(run, paper)
-        if tally.group != "gains" and " within " not in tally.metric and (tally.metric in NEARLY_FREE) == free
+        if tally.group != "gains"
+        and " within " not in tally.metric
+        and (tally.metric in NEARLY_FREE) == free
     ]
 
 
 def _by_paper(run: Run, judged: Sequence[Judged]) -> str:
     rows = []
-    for paper in sorted({one.experiment.paper for one in run.results if one.experiment.paper in PAPERS}):
+    for paper in sorted(
+        {one.experiment.paper for one in run.results if one.experiment.paper in PAPERS}
+    ):
         counts = Counter(one.verdict.outcome for one in judged if one.claim.paper == paper)
         total = _total(_printed(run, paper))
         counted = shares(total) if total else ("none printed", "", "", "")
@@ -219,7 +255,8 @@ def _by_paper(run: Run, judged: Sequence[Judged]) -> str:
 
 
 def _tallies(run: Run, paper: str = "") -> list[tuple[Result, Tally]]:
-    """Return how many figures agree, experiment by experiment; other readings and studies are left out."""
+    """Return how many figures agree, experiment by experiment; other readings and studies are left
+    out."""
     return [
         (one, tally)
         for one in run.results
@@ -256,7 +293,8 @@ def shares(tally: Tally) -> tuple[str, str, str, str]:
 
 
 def _failed(judged: Sequence[Judged]) -> list[str]:
-    """Return the claims that did not hold, or not yet, with the figures, and those on the speed of other programs."""
+    """Return the claims that did not hold, or not yet, with the figures, and those on the speed of
+    other programs."""
     sections = (
         ("## Claims that did not hold", FAILED, "Figures in brackets are those of the runs:"),
         ("## Inconclusive claims", INCONCLUSIVE, _OPEN),
@@ -285,7 +323,11 @@ def _figures(run: Run, folder: str) -> list[str]:
         if " within " not in tally.metric and one.experiment.paper in PAPERS:
             figure = label(tally.metric) + ", gains" * (tally.group == "gains")
             kinds.setdefault((PAPERS[one.experiment.paper][0], figure), []).append(tally)
-    rows = [(*kind, *shares(total)) for kind, marks in kinds.items() if (total := _total(marks)) is not None]
+    rows = [
+        (*kind, *shares(total))
+        for kind, marks in kinds.items()
+        if (total := _total(marks)) is not None
+    ]
     if not rows:
         return []
     more = (
@@ -293,9 +335,15 @@ def _figures(run: Run, folder: str) -> list[str]:
         f"[agreement]({folder}/agreement.csv)."
     )
     if len(_apart(run.results, chosen=True)) > 1:
-        more += f" Figures by which we chose what a paper leaves open are [counted apart]({folder}/chosen.csv)."
+        more += (
+            " Figures by which we chose what a paper leaves open are [counted"
+            f" apart]({folder}/chosen.csv)."
+        )
     if len(_apart(run.results, chosen=False)) > 1:
-        more += f" Others, such as those of unknown random draws, [cannot be compared]({folder}/not_counted.csv)."
+        more += (
+            " Others, such as those of unknown random draws, [cannot be"
+            f" compared]({folder}/not_counted.csv)."
+        )
     return [
         "## Published figures beside ours",
         _RULE,
@@ -310,13 +358,25 @@ def _nearly_free(run: Run) -> list[str]:
     free = _printed(run, free=True)
     if not free:
         return []
-    totals = {name: _total([tally for tally in free if tally.metric == name]) for name in NEARLY_FREE}
+    totals = {
+        name: _total([tally for tally in free if tally.metric == name]) for name in NEARLY_FREE
+    }
     counts = [f"{shares(total)[0]} {name}" for name, total in totals.items() if total is not None]
     return [_FREE.format(counts=", ".join(counts))]
 
 
 def _agreement(run: Run) -> _Rows:
-    head = ("experiment", "paper", "table", "figure", "of", "within", "share", "ceiling", "of the ceiling")
+    head = (
+        "experiment",
+        "paper",
+        "table",
+        "figure",
+        "of",
+        "within",
+        "share",
+        "ceiling",
+        "of the ceiling",
+    )
     return [
         head,
         *(
@@ -334,9 +394,14 @@ def _agreement(run: Run) -> _Rows:
 
 
 def _apart(results: Sequence[Result], chosen: bool) -> _Rows:
-    """Return the cells by which a reading was chosen, with how many agree; or those that cannot be compared."""
+    """Return the cells by which a reading was chosen, with how many agree; or those that cannot be
+    compared."""
     rows: _Rows = [
-        ("experiment", "cells", "within", "what was chosen") if chosen else ("experiment", "cells", "figures", "why")
+        (
+            ("experiment", "cells", "within", "what was chosen")
+            if chosen
+            else ("experiment", "cells", "figures", "why")
+        )
     ]
     for one in results:
         for apart in one.experiment.apart:
@@ -344,29 +409,58 @@ def _apart(results: Sequence[Result], chosen: bool) -> _Rows:
             if cells and bool(apart.chosen) == chosen:
                 within = f"{sum(row.share or 0.0 for row in cells):.1f}".removesuffix(".0")
                 count = f"{within} of {len(cells)}" if chosen else len(cells)
-                rows.append((one.experiment.name, " ".join(filter(None, apart.cells)) or "all", count, apart.why))
+                rows.append(
+                    (
+                        one.experiment.name,
+                        " ".join(filter(None, apart.cells)) or "all",
+                        count,
+                        apart.why,
+                    )
+                )
     return rows
 
 
 def _readings(run: Run) -> dict[str, _Rows]:
     """Return the tables that were filled under several readings, one column a reading."""
-    names = dict.fromkeys(one.experiment.another_reading_of for one in run.results if one.experiment.another_reading_of)
+    names = dict.fromkeys(
+        one.experiment.another_reading_of
+        for one in run.results
+        if one.experiment.another_reading_of
+    )
     return {name: _side_by_side(found) for name in names if len(found := run.readings_of(name)) > 1}
 
 
 def _side_by_side(results: Sequence[Result]) -> _Rows:
-    """Return the accuracies and the weights' distances of one table under several readings, and their means."""
+    """Return the accuracies and the weights' distances of one table under several readings, and
+    their means."""
     found = [_measures(one) for one in results]
     printed = {name: value for column in found for name, (_, _, value) in column.items()}
-    # Of what a reading alone has, and of cells that no other reading has, there is nothing to compare.
+    # Of what a reading alone has, and of cells that no other reading has, there is nothing to
+    # compare.
     cells = [name for name in printed if sum(name in column for column in found) > 1]
-    rows: _Rows = [("data set", "method", "kernels", "figure", "published", *(one.experiment.name for one in results))]
+    rows: _Rows = [
+        (
+            "data set",
+            "method",
+            "kernels",
+            "figure",
+            "published",
+            *(one.experiment.name for one in results),
+        )
+    ]
     rows += [
-        (*name, f"{printed[name]:.2f}" if name[3] == "accuracy" else "", *(_shown(column, name) for column in found))
+        (
+            *name,
+            f"{printed[name]:.2f}" if name[3] == "accuracy" else "",
+            *(_shown(column, name) for column in found),
+        )
         for name in cells
     ]
     for figure in dict.fromkeys(name[3] for name in cells):
-        mine = [[column[name][1] for name in cells if name in column and name[3] == figure] for column in found]
+        mine = [
+            [column[name][1] for name in cells if name in column and name[3] == figure]
+            for column in found
+        ]
         means = [f"{sum(one) / len(one):.2f}" if one else "" for one in mine]
         rows.append(("mean difference", "", "", figure, "", *means))
     return rows
@@ -376,13 +470,18 @@ _Cell = tuple[str, str, str, str]
 
 
 def _measures(one: Result) -> dict[_Cell, tuple[float, float, float]]:
-    """Return by cell the figure, its distance from print, and print: accuracies, and sums of differences of weights."""
+    """Return by cell the figure, its distance from print, and print: accuracies, and sums of
+    differences of weights."""
     found: dict[_Cell, tuple[float, float, float]] = {}
     for line in lines_of(row for row in one.rows if row.published is not None):
         row = line.figures.get("accuracy")
         if row is not None and row.published is not None:
             found[*row.cell, "accuracy"] = row.mean, abs(row.mean - row.published), row.published
-        weights = [one.difference or 0.0 for name, one in line.figures.items() if name.startswith(WEIGHTS[0])]
+        weights = [
+            one.difference or 0.0
+            for name, one in line.figures.items()
+            if name.startswith(WEIGHTS[0])
+        ]
         if weights:
             total = sum(map(abs, weights))
             found[line.dataset, line.method, line.kernels, "weights"] = total, total, 0.0
@@ -395,16 +494,27 @@ def _shown(column: dict[_Cell, tuple[float, float, float]], name: _Cell) -> str:
 
 def _findings(results: Sequence[Result]) -> _Rows:
     """Return what the studies among the experiments have found."""
-    found = [(one.experiment, said) for one in results for said in one.experiment.findings(one.rows)]
-    return [("experiment", "title", "finding"), *((one.name, one.title, by_name(said)) for one, said in found)]
+    found = [
+        (one.experiment, said) for one in results for said in one.experiment.findings(one.rows)
+    ]
+    return [
+        ("experiment", "title", "finding"),
+        *((one.name, one.title, by_name(said)) for one, said in found),
+    ]
 
 
 def _claims(judged: Sequence[Judged], folder: str) -> list[str]:
     """Return all claims, paper by paper, with their verdicts."""
     if not judged:
         return []
-    margins = ", ".join(f"{label(metric)} {margin}" for metric, margin in MARGINS.items() if metric != "time")
-    parts = ["## All claims", _TESTS, f"{_MARGINS.format(margins=margins)} Statistics: [claims]({folder}/claims.csv)."]
+    margins = ", ".join(
+        f"{label(metric)} {margin}" for metric, margin in MARGINS.items() if metric != "time"
+    )
+    parts = [
+        "## All claims",
+        _TESTS,
+        f"{_MARGINS.format(margins=margins)} Statistics: [claims]({folder}/claims.csv).",
+    ]
     for paper in dict.fromkeys(one.claim.paper for one in judged):
         rows: dict[str, list[str]] = {}
         for one in judged:
@@ -437,7 +547,8 @@ def _bold(one: Judged) -> str:
 
 
 def _under_readings(run: Run) -> list[str]:
-    """Return, for every table that was filled under several readings, the claims and the shares under each of them."""
+    """Return, for every table that was filled under several readings, the claims and the shares
+    under each of them."""
     parts = []
     for name in _readings(run):
         results = run.readings_of(name)
@@ -452,11 +563,17 @@ def _verdicts_by_reading(run: Run, results: Sequence[Result]) -> list[tuple[str,
     """Return the claims on a table, each with its verdict under every reading of it."""
     experiment = results[0].experiment
     is_quick = run.facts["scale"]["name"] != "full"
-    claims = [claim for claim in CLAIMS if claim.paper == experiment.paper and experiment.table in claim.tables]
+    claims = [
+        claim
+        for claim in CLAIMS
+        if claim.paper == experiment.paper and experiment.table in claim.tables
+    ]
     found = []
     for claim in claims:
         verdicts = [verdict_on(claim, one, is_quick) for one in results]
-        outcomes = [NOT_RUN if verdict.statistic == NO_FIGURES else verdict.outcome for verdict in verdicts]
+        outcomes = [
+            NOT_RUN if verdict.statistic == NO_FIGURES else verdict.outcome for verdict in verdicts
+        ]
         found.append((claim.text, outcomes))
     return found
 
@@ -468,7 +585,9 @@ def _share_of(result: Result) -> str:
         [
             tally
             for tally in tallies(result.rows, apart)
-            if tally.group != "gains" and " within " not in tally.metric and tally.metric not in NEARLY_FREE
+            if tally.group != "gains"
+            and " within " not in tally.metric
+            and tally.metric not in NEARLY_FREE
         ]
     )
     if total is None:
@@ -478,15 +597,20 @@ def _share_of(result: Result) -> str:
 
 
 def _notes(results: Sequence[Result]) -> _Rows:
-    """List the notes of the experiments; a sentence that several share stands once, with their names."""
+    """List the notes of the experiments; a sentence that several share stands once, with their
+    names."""
     noted = [one.experiment for one in results if one.experiment.notes]
     sentences = [_SENTENCE.split(one.notes.strip()) for one in noted]
     count = Counter(chain.from_iterable(sentences))
     shared: dict[str, list[str]] = {}
     for sentence in (sentence for sentence in count if count[sentence] > 1):
-        names = ", ".join(one.name for one, its in zip(noted, sentences, strict=True) if sentence in its)
+        names = ", ".join(
+            one.name for one, its in zip(noted, sentences, strict=True) if sentence in its
+        )
         shared.setdefault(names, []).append(sentence)
-    rows: _Rows = [("experiments", "title", "departure from the paper, or what the paper leaves open")]
+    rows: _Rows = [
+        ("experiments", "title", "departure from the paper, or what the paper leaves open")
+    ]
     rows += [(names, "", by_name(" ".join(found))) for names, found in shared.items()]
     for one, its in zip(noted, sentences, strict=True):
         own = " ".join(sentence for sentence in its if count[sentence] == 1)
@@ -497,12 +621,17 @@ def _notes(results: Sequence[Result]) -> _Rows:
 def _missing(run: Run) -> list[str]:
     parts = [
         "## What is missing",
-        _table(("paper", "part", "reason"), [(by_name(m.paper), m.what, m.why) for m in missing_parts()]),
+        _table(
+            ("paper", "part", "reason"),
+            [(by_name(m.paper), m.what, m.why) for m in missing_parts()],
+        ),
     ]
     if run.absent:
         parts.append("Not in this run: " + ", ".join(f"`{one.name}`" for one in run.absent) + ".")
     if run.unfinished:
-        parts.append("Not finished in this run: " + ", ".join(f"`{name}`" for name in run.unfinished) + ".")
+        parts.append(
+            "Not finished in this run: " + ", ".join(f"`{name}`" for name in run.unfinished) + "."
+        )
     return parts
 
 
@@ -512,26 +641,33 @@ def _about(run: Run) -> str:
     seconds, units = sum(one.seconds for one in own), sum(one.units for one in own)
     versions = ", ".join(f"{name} {machine.get(name)}" for name in _VERSIONS)
     commit = f" of commit {machine['commit']}" if machine.get("commit") else ""
-    where = f"{machine.get('cpus')} CPUs ({machine.get('machine')}, {str(machine.get('system')).split('-')[0]})"
+    where = (
+        f"{machine.get('cpus')} CPUs ({machine.get('machine')},"
+        f" {str(machine.get('system')).split('-')[0]})"
+    )
     made = (
-        f"Run{commit} on {facts.get('started', 'an unknown day')[:10]} with seed {facts['seed']} at "
-        f"{facts['scale']['name']} scale: {len(own)} experiments, {units} units, {_duration(seconds)} of work "
-        f"on {where}; {versions}."
+        f"Run{commit} on {facts.get('started', 'an unknown day')[:10]} with seed {facts['seed']} at"
+        f" {facts['scale']['name']} scale: {len(own)} experiments, {units} units,"
+        f" {_duration(seconds)} of work on {where}; {versions}."
     )
     others: dict[str, list[str]] = {}
     for one in run.results:
         if one.work.commit not in ("", machine.get("commit")):
             others.setdefault(one.work.commit, []).append(f"`{one.experiment.name}`")
-    made += "".join(f" Of another run, commit {its}: {', '.join(names)}." for its, names in others.items())
+    made += "".join(
+        f" Of another run, commit {its}: {', '.join(names)}." for its, names in others.items()
+    )
     failed = ", ".join(
-        f"`{one.experiment.name}` ({one.work.failed} of {one.work.units})" for one in run.results if one.work.failed
+        f"`{one.experiment.name}` ({one.work.failed} of {one.work.units})"
+        for one in run.results
+        if one.work.failed
     )
     made += f" Units that failed: {failed}." * bool(failed)
     earlier = ", ".join(f"`{one.experiment.name}`" for one in run.results if one.is_earlier)
     if earlier:
         made += (
-            f"\n\n**Not yet run again**: {earlier}. Their figures are of an earlier definition, under other readings "
-            "and with other splits than this page describes."
+            f"\n\n**Not yet run again**: {earlier}. Their figures are of an earlier definition,"
+            " under other readings and with other splits than this page describes."
         )
     return made
 

@@ -1,4 +1,5 @@
-"""The page of a run: every table beside what was printed, the claims, the pictures, the times, the machine."""
+"""The page of a run: every table beside what was printed, the claims, the pictures, the times, the
+machine."""
 
 from __future__ import annotations
 
@@ -34,9 +35,10 @@ _KINDS = ("wins:", "ties:", "losses:")
 _NAMES = {"5x2cvF": "5×2 cv F test", "direct": "bare means"}
 _TONES = {True: "good", False: "bad", None: ""}
 _RULE = (
-    "“Within” means that at least half of our runs differ from the published figure by at most two standard errors of "
-    "the difference; counts and verdicts must be equal. The difference, ours less the published figure, stands beside "
-    "it. The ceiling is how often our own runs agree with each other by the same rule. SV stands for support vectors."
+    "“Within” means that at least half of our runs differ from the published figure by at most two"
+    " standard errors of the difference; counts and verdicts must be equal. The difference, ours"
+    " less the published figure, stands beside it. The ceiling is how often our own runs agree with"
+    " each other by the same rule. SV stands for support vectors."
 )
 
 
@@ -48,11 +50,22 @@ def _f_tests(page: Page, rows: Sequence[Row]) -> None:
             p_value, statistic = line.figures[f"p:{metric}"].mean, line.figures[f"F:{metric}"].mean
             said = "significant" if p_value < LEVEL else "not significant"
             found.append(
-                (line.dataset, line.method, line.kernels, label(metric), _f(statistic), f"{p_value:.3f}", said)
+                (
+                    line.dataset,
+                    line.method,
+                    line.kernels,
+                    label(metric),
+                    _f(statistic),
+                    f"{p_value:.3f}",
+                    said,
+                )
             )
     if found:
         head = ("data set", "comparison", "kernels", "of", "F", "p", f"at {LEVEL:.0%}")
-        caption = "Significance: the combined 5×2 cv F test on each data set, 10 and 5 degrees of freedom."
+        caption = (
+            "Significance: the combined 5×2 cv F test on each data set, 10 and 5 degrees of"
+            " freedom."
+        )
         page.table(caption, head, found, len(found) > 5)
 
 
@@ -64,18 +77,29 @@ def _counts(page: Page, rows: Sequence[Row]) -> None:
     """Add the counts over data sets beside the printed ones, if there are any."""
     found = []
     for line in lines_of(row for row in rows if row.metric.startswith(COUNTS)):
-        for name in (name.removeprefix("wins:") for name in line.figures if name.startswith("wins:")):
+        for name in (
+            name.removeprefix("wins:") for name in line.figures if name.startswith("wins:")
+        ):
             test, metric = name.split(":")
             counts = [line.figures[f"{kind}{name}"] for kind in _KINDS]
             found.append(
-                (line.dataset, line.method, line.kernels, label(metric), _NAMES.get(test, test), *_both(counts))
+                (
+                    line.dataset,
+                    line.method,
+                    line.kernels,
+                    label(metric),
+                    _NAMES.get(test, test),
+                    *_both(counts),
+                )
             )
         for row in line.figures.values():
             if row.metric.startswith("wilcoxon:"):
                 metric = row.metric.removeprefix("wilcoxon:")
                 p_value = line.figures[f"wilcoxon_p:{metric}"].mean
                 cells = _verdict(row, p_value)
-                found.append((line.dataset, line.method, line.kernels, label(metric), "Wilcoxon", *cells))
+                found.append(
+                    (line.dataset, line.method, line.kernels, label(metric), "Wilcoxon", *cells)
+                )
     if found:
         head = ("over", "comparison", "kernels", "of", "test", "ours", "published", "agreement")
         page.table("Wins, ties and losses of the first method over the data sets.", head, found)
@@ -100,7 +124,9 @@ def _agreement(same: bool) -> Cell:
     return Cell("the same", "good") if same else Cell("another", "bad")
 
 
-def make_page(run: Run, data_home: str | None = None, drawings: Sequence[Drawing] = DRAWINGS) -> Page:
+def make_page(
+    run: Run, data_home: str | None = None, drawings: Sequence[Drawing] = DRAWINGS
+) -> Page:
     """Return the page of a run.
 
     Parameters
@@ -114,16 +140,21 @@ def make_page(run: Run, data_home: str | None = None, drawings: Sequence[Drawing
     scale = run.facts["scale"]["name"]
     done = sum(one.work.seconds for one in run.results)
     lead = (
-        f"{len(run.results)} experiment{'s' * (len(run.results) != 1)}, run {run.facts.get('started', '')[:10]} "
-        f"at {scale} scale with seed "
-        f"{run.facts['seed']}, {_duration(done)} of work. {_RULE}"
+        f"{len(run.results)} experiment{'s' * (len(run.results) != 1)}, run"
+        f" {run.facts.get('started', '')[:10]} at {scale} scale with seed {run.facts['seed']},"
+        f" {_duration(done)} of work. {_RULE}"
     )
     if scale != "full":
-        lead += " This was a quick look with few folds and subsampled sets: its figures are no evidence."
+        lead += (
+            " This was a quick look with few folds and subsampled sets: its figures are no"
+            " evidence."
+        )
     page = Page("The papers, run again", lead, wide=True)
     draws = bool(drawings) and find_spec("matplotlib") is not None
     if drawings and not draws:
-        page.paragraph('The pictures are missing: they need matplotlib, `pip install "kernelmosaic[plots]"`.')
+        page.paragraph(
+            'The pictures are missing: they need matplotlib, `pip install "kernelmosaic[plots]"`.'
+        )
     _overview(page, run)
     _claims(page, judge(run))
     drawn = draw_pictures(run, data_home, drawings) if draws else {}
@@ -145,7 +176,10 @@ def _overview(page: Page, run: Run) -> None:
         for one in run.results
         for tally in tallies(one.rows, one.experiment.apart)
     ]
-    caption = "Of the figures that can be set beside published ones, how many agree, and how many of our own runs do."
+    caption = (
+        "Of the figures that can be set beside published ones, how many agree, and how many of our"
+        " own runs do."
+    )
     head = ("experiment", "figure", "of", "within", "share", "ceiling", "of the ceiling")
     page.table(caption, head, rows, searchable=len(rows) > 5)
 
@@ -157,13 +191,15 @@ def _claims(page: Page, judged: Sequence[Judged]) -> None:
         (
             one.claim.text,
             Cell(one.verdict.outcome, tones.get(one.verdict.outcome, "warn")),
-            one.verdict.statistic + f". {one.verdict.said}" * (one.verdict.outcome in (FAILED, INCONCLUSIVE)),
+            one.verdict.statistic
+            + f". {one.verdict.said}" * (one.verdict.outcome in (FAILED, INCONCLUSIVE)),
             one.experiment or by_name(one.claim.paper),
         )
         for one in judged
     ]
     page.table(
-        "Each claim, judged by the 95 % interval of what our figures say, and a margin in both directions.",
+        "Each claim, judged by the 95 % interval of what our figures say, and a margin in both"
+        " directions.",
         ("claim", "here", "by", "experiment"),
         rows,
         searchable=True,
@@ -176,12 +212,17 @@ def _experiment(page: Page, result: Result, draws: bool) -> None:
     if experiment.notes:
         page.paragraph(experiment.notes)
     if result.work.failed:
-        page.paragraph(f"{result.work.failed} of {result.work.units} units failed; they are missing from the figures.")
+        page.paragraph(
+            f"{result.work.failed} of {result.work.units} units failed; they are missing from the"
+            " figures."
+        )
     lines = lines_of(result.rows)
     _main_table(page, result, lines)
     _f_tests(page, result.rows)
     _counts(page, result.rows)
-    for prefix, name in zip(WEIGHTS, ("Weights", "Penalties", "How often each kernel is chosen"), strict=True):
+    for prefix, name in zip(
+        WEIGHTS, ("Weights", "Penalties", "How often each kernel is chosen"), strict=True
+    ):
         _weights(page, lines, prefix, name)
     _more_table(page, result, lines)
     if draws:
@@ -197,12 +238,15 @@ def _main_table(page: Page, result: Result, lines: Sequence[Line]) -> None:
     if shown:
         head, rows = _side_by_side(shown, metrics)
         caption = (
-            f"{by_name(result.experiment.paper)}, {result.experiment.table}: means and deviations over the replicates."
+            f"{by_name(result.experiment.paper)}, {result.experiment.table}: means and deviations"
+            " over the replicates."
         )
         page.table(caption, head, rows, searchable=len(rows) > 5)
 
 
-def _side_by_side(lines: Sequence[Line], metrics: Sequence[str]) -> tuple[list[str], list[list[str | Cell]]]:
+def _side_by_side(
+    lines: Sequence[Line], metrics: Sequence[str]
+) -> tuple[list[str], list[list[str | Cell]]]:
     """Return head and rows: who, then each metric, beside it what is published."""
     printed = {m for line in lines for m, row in line.figures.items() if row.published is not None}
     settings = any(line.setting for line in lines)
@@ -213,7 +257,12 @@ def _side_by_side(lines: Sequence[Line], metrics: Sequence[str]) -> tuple[list[s
 
 
 def _row(line: Line, metrics: Sequence[str], printed: set[str], settings: bool) -> list[str | Cell]:
-    cells: list[str | Cell] = [line.dataset, line.method, line.kernels, *([line.setting] if settings else [])]
+    cells: list[str | Cell] = [
+        line.dataset,
+        line.method,
+        line.kernels,
+        *([line.setting] if settings else []),
+    ]
     for metric in metrics:
         row = line.figures.get(metric)
         cells.append(ours(row) if row else "")
@@ -224,12 +273,18 @@ def _row(line: Line, metrics: Sequence[str], printed: set[str], settings: bool) 
 
 
 def _weights(page: Page, lines: Sequence[Line], prefix: str, name: str) -> None:
-    kernels = list(dict.fromkeys(m.removeprefix(prefix) for one in lines for m in one.figures if m.startswith(prefix)))
+    kernels = list(
+        dict.fromkeys(
+            m.removeprefix(prefix) for one in lines for m in one.figures if m.startswith(prefix)
+        )
+    )
     rows = []
     for line in lines:
         found = {kernel: line.figures.get(prefix + kernel) for kernel in kernels}
         if any(found.values()):
-            cells = [Cell(_weight(row), _TONES[row.within]) if row else "" for row in found.values()]
+            cells = [
+                Cell(_weight(row), _TONES[row.within]) if row else "" for row in found.values()
+            ]
             rows.append([line.dataset, line.method, line.kernels, *cells])
     if rows:
         caption = f"{name}: ours, and in brackets the published ones."
@@ -248,7 +303,9 @@ def _more_table(page: Page, result: Result, lines: Sequence[Line]) -> None:
     if shown:
         head, rows = _side_by_side(shown, metrics)
         named = ", ".join(dict.fromkeys(map(label, metrics)))
-        page.table(f"More of the same models: {named}.", head, rows, len(rows) > 5, f"More: {named}")
+        page.table(
+            f"More of the same models: {named}.", head, rows, len(rows) > 5, f"More: {named}"
+        )
 
 
 def _paper_pictures(page: Page, paper: str, drawn: Sequence[Drawn], subsampled: bool) -> None:
@@ -267,18 +324,27 @@ def _paper_pictures(page: Page, paper: str, drawn: Sequence[Drawn], subsampled: 
 def _times(page: Page, run: Run, draws: bool) -> None:
     page.heading("Run times")
     rows = [
-        (one.experiment.name, one.work.units, one.work.failed, f"{one.work.seconds:.1f}", _duration(one.work.seconds))
+        (
+            one.experiment.name,
+            one.work.units,
+            one.work.failed,
+            f"{one.work.seconds:.1f}",
+            _duration(one.work.seconds),
+        )
         for one in run.results
     ]
     rows += [
-        (name, work.units, work.failed, f"{work.seconds:.1f}", "not finished") for name, work in run.unfinished.items()
+        (name, work.units, work.failed, f"{work.seconds:.1f}", "not finished")
+        for name, work in run.unfinished.items()
     ]
     caption = "Seconds of work: those of all units together, however many ran at once."
     page.table(caption, ("experiment", "units", "failed", "seconds", ""), rows)
     if draws and rows:
         from reproduction.charts import work_chart
 
-        page.figure(work_chart(run), "Bars: seconds of work of each experiment, as in the table above")
+        page.figure(
+            work_chart(run), "Bars: seconds of work of each experiment, as in the table above"
+        )
 
 
 def _not_run(page: Page, run: Run) -> None:
@@ -291,8 +357,16 @@ def _not_run(page: Page, run: Run) -> None:
 
 def _environment(page: Page, run: Run) -> None:
     page.heading("Environment")
-    facts = {"started": run.facts.get("started"), "seed": run.facts["seed"], "scale": run.facts["scale"]["name"]}
-    page.table("What the run was made with.", ("what", "value"), list((facts | run.facts["environment"]).items()))
+    facts = {
+        "started": run.facts.get("started"),
+        "seed": run.facts["seed"],
+        "scale": run.facts["scale"]["name"],
+    }
+    page.table(
+        "What the run was made with.",
+        ("what", "value"),
+        list((facts | run.facts["environment"]).items()),
+    )
 
 
 def _duration(seconds: float) -> str:

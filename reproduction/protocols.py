@@ -1,4 +1,5 @@
-"""How the papers measure: five times two folds, the same with one search for all folds, random splits."""
+"""How the papers measure: five times two folds, the same with one search for all folds, random
+splits."""
 
 from __future__ import annotations
 
@@ -39,9 +40,10 @@ class Split:
 class FiveByTwo:
     """Ten halves train, the other halves choose the setting, one common third tests.
 
-    A unit is one fold of one method on one data set. It fits every setting of the grid once and records its figures on
-    the other half and on the test third. The setting is chosen afterwards, by the mean over the folds; the models that
-    the tables report are those of the folds, so nothing is fitted again.
+    A unit is one fold of one method on one data set. It fits every setting of the grid once and
+    records its figures on the other half and on the test third. The setting is chosen afterwards,
+    by the mean over the folds; the models that the tables report are those of the folds, so nothing
+    is fitted again.
 
     Parameters
     ----------
@@ -70,7 +72,15 @@ class FiveByTwo:
         """Return all units of the experiment at this scale."""
         n_folds = min(N_FOLDS, scale.replicates or N_FOLDS)
         return [
-            Unit(experiment, data.name, method.name, method.kernels, fold, seed, data.cost * method.cost)
+            Unit(
+                experiment,
+                data.name,
+                method.name,
+                method.kernels,
+                fold,
+                seed,
+                data.cost * method.cost,
+            )
             for data in self.datasets
             if data.quick or scale.all_datasets
             for method in self.methods
@@ -82,7 +92,9 @@ class FiveByTwo:
         """Fit every setting of the grid on one fold."""
         settings = settings.of_split(unit.seed)
         data = next(one for one in self.datasets if one.name == unit.dataset)
-        method = next(one for one in self.methods if (one.name, one.kernels) == (unit.method, unit.kernels))
+        method = next(
+            one for one in self.methods if (one.name, one.kernels) == (unit.method, unit.kernels)
+        )
         samples = data.source(settings)
         split = self.split(samples, unit.replicate, settings.seed_for(unit.dataset, "split"))
         samples = on_scale(samples, split.train, self.inputs)
@@ -104,22 +116,37 @@ class FiveByTwo:
                 np.arange(len(samples.y)), test_size=1 / 3, stratify=classes, random_state=seed
             )
         if self.regression:
-            halves = list(RepeatedKFold(n_splits=2, n_repeats=N_FOLDS // 2, random_state=seed).split(rest))
+            halves = list(
+                RepeatedKFold(n_splits=2, n_repeats=N_FOLDS // 2, random_state=seed).split(rest)
+            )
         else:
             halves = list(FiveByTwoFold(random_state=seed).split(rest, samples.y[rest]))
         train, valid = halves[fold]
         return Split(rest[train], rest[valid], test)
 
-    def _figures(self, model: Any, samples: Samples, split: Split, setting: str) -> list[Measurement]:
+    def _figures(
+        self, model: Any, samples: Samples, split: Split, setting: str
+    ) -> list[Measurement]:
         scores = [
-            self._score(samples.y[rows], model.predict(take(samples.X, rows))) for rows in (split.valid, split.test)
+            self._score(samples.y[rows], model.predict(take(samples.X, rows)))
+            for rows in (split.valid, split.test)
         ]
         if self.regression:
-            return [Measurement(VALIDATION, -scores[0], setting), Measurement("mse", scores[1], setting)]
-        return [Measurement(VALIDATION, scores[0], setting), Measurement("accuracy", scores[1], setting)]
+            return [
+                Measurement(VALIDATION, -scores[0], setting),
+                Measurement("mse", scores[1], setting),
+            ]
+        return [
+            Measurement(VALIDATION, scores[0], setting),
+            Measurement("accuracy", scores[1], setting),
+        ]
 
     def _score(self, y: Any, predicted: Any) -> float:
-        return float(mean_squared_error(y, predicted) if self.regression else 100 * accuracy_score(y, predicted))
+        return float(
+            mean_squared_error(y, predicted)
+            if self.regression
+            else 100 * accuracy_score(y, predicted)
+        )
 
     def summarise(self, records: Sequence[Record]) -> list[Row]:
         """Return means over the folds at the chosen setting, then the comparisons."""
@@ -130,10 +157,11 @@ class FiveByTwo:
 class SharedSearch:
     """The test third and the folds of `FiveByTwo`, with one more search after that for C.
 
-    C is chosen by the mean validation accuracy over the folds; then, with that C, the search that a method's estimator
-    is (a `ResponseSurfaceSearchCV` over penalties, say) runs on the same folds; what it finds is fitted to the ten
-    halves and measured on the test third. As the folds share the search, a unit is all of them: one method on one data
-    set. Its record has ten figures of each metric.
+    C is chosen by the mean validation accuracy over the folds; then, with that C, the search that a
+    method's estimator is (a `ResponseSurfaceSearchCV` over penalties, say) runs on the same folds;
+    what it finds is fitted to the ten halves and measured on the test third. As the folds share the
+    search, a unit is all of them: one method on one data set. Its record has ten figures of each
+    metric.
 
     Parameters
     ----------
@@ -147,8 +175,8 @@ class SharedSearch:
     inputs : str
         How columns are scaled, by the two thirds that are not for test: one of `sources.SCALES`.
     components : int
-        If not 0, measure also the share of the variance in the combined kernel's space that so many kernel principal
-        components of the training half explain, in percent.
+        If not 0, measure also the share of the variance in the combined kernel's space that so many
+        kernel principal components of the training half explain, in percent.
     """
 
     datasets: tuple[Dataset, ...]
@@ -162,7 +190,9 @@ class SharedSearch:
     def units(self, experiment: str, scale: Scale) -> list[Unit]:
         """Return all units of the experiment at this scale."""
         return [
-            Unit(experiment, data.name, method.name, method.kernels, 0, seed, data.cost * method.cost)
+            Unit(
+                experiment, data.name, method.name, method.kernels, 0, seed, data.cost * method.cost
+            )
             for data in self.datasets
             if data.quick or scale.all_datasets
             for method in self.methods
@@ -173,19 +203,30 @@ class SharedSearch:
         """Choose C, search, and measure all folds of one method."""
         settings = settings.of_split(unit.seed)
         data = next(one for one in self.datasets if one.name == unit.dataset)
-        method = next(one for one in self.methods if (one.name, one.kernels) == (unit.method, unit.kernels))
+        method = next(
+            one for one in self.methods if (one.name, one.kernels) == (unit.method, unit.kernels)
+        )
         samples, splits = self.folds(data, settings)
         start = perf_counter()
         found = self.search(method.estimator, samples.X, samples.y, splits)
-        measurements = [Measurement("search_seconds", perf_counter() - start), *_describe_search(found)]
+        measurements = [
+            Measurement("search_seconds", perf_counter() - start),
+            *_describe_search(found),
+        ]
         for split in splits:
             X, y = take(samples.X, split.train), samples.y[split.train]
-            fit = Method(method.name, method.kernels, found.model).fit(X, y, settings.seed_for(unit.key))
-            right = accuracy_score(samples.y[split.test], fit.model.predict(take(samples.X, split.test)))
+            fit = Method(method.name, method.kernels, found.model).fit(
+                X, y, settings.seed_for(unit.key)
+            )
+            right = accuracy_score(
+                samples.y[split.test], fit.model.predict(take(samples.X, split.test))
+            )
             measurements += [Measurement("accuracy", 100 * float(right)), *method.describe(fit)]
             if self.components:
                 share = explained_variance(fit.model.kernel_matrix(X), self.components)
-                measurements.append(Measurement(f"explained_variance_{self.components}", 100 * share))
+                measurements.append(
+                    Measurement(f"explained_variance_{self.components}", 100 * share)
+                )
         return measurements
 
     def folds(self, data: Dataset, settings: Settings) -> tuple[Samples, list[Split]]:
@@ -193,7 +234,9 @@ class SharedSearch:
         samples = data.source(settings)
         seed, n_folds = settings.seed_for(data.name, "split"), settings.scale.replicates or N_FOLDS
         splits = [FiveByTwo((), ()).split(samples, fold, seed) for fold in range(n_folds)]
-        return on_scale(samples, np.concatenate([splits[0].train, splits[0].valid]), self.inputs), splits
+        return on_scale(
+            samples, np.concatenate([splits[0].train, splits[0].valid]), self.inputs
+        ), splits
 
     def search(self, template: Any, X: Any, y: Any, splits: list[Split]) -> Found:
         """Choose C, then what the template searches for, by the folds."""
@@ -207,12 +250,15 @@ class SharedSearch:
         return Found(clone(machine).set_params(**search.best_params_), search)
 
     def _choose_C(self, machine: Any, X: Any, y: Any, cv: list[tuple[Any, Any]]) -> float:
-        """Return the C of the largest mean validation accuracy; every fold's fits start from one another."""
+        """Return the C of the largest mean validation accuracy; every fold's fits start from one
+        another."""
         own = machine.get_params(deep=False)
         shared = {name: own[name] for name in MKLClassifierCV._get_param_names() if name in own}
         norm = "uniform" if machine.weights is not None else machine.norm
         shared.pop("calibration")  # of which the search has another default
-        path = MKLClassifierCV(**shared).set_params(Cs=self.grid.values, norms=(norm,), cv=cv, scale=False, refit=False)
+        path = MKLClassifierCV(**shared).set_params(
+            Cs=self.grid.values, norms=(norm,), cv=cv, scale=False, refit=False
+        )
         return float(path.fit(X, y).C_)
 
     def summarise(self, records: Sequence[Record]) -> list[Row]:
@@ -221,7 +267,8 @@ class SharedSearch:
 
 
 def explained_variance(K: NDArray[np.float64], n_components: int) -> float:
-    """Return the share of the variance that the leading kernel principal components of a Gram matrix explain."""
+    """Return the share of the variance that the leading kernel principal components of a Gram
+    matrix explain."""
     centred = K - K.mean(axis=0) - K.mean(axis=1, keepdims=True) + K.mean()
     n = len(K)
     leading = eigh(centred, eigvals_only=True, subset_by_index=[n - n_components, n - 1])
@@ -230,7 +277,8 @@ def explained_variance(K: NDArray[np.float64], n_components: int) -> float:
 
 @dataclass(frozen=True)
 class Found:
-    """What the searches led to: an estimator with all its parameters, and the second search if there was one."""
+    """What the searches led to: an estimator with all its parameters, and the second search if
+    there was one."""
 
     model: Any
     search: Any
@@ -253,8 +301,9 @@ def _describe_search(found: Found) -> list[Measurement]:
 class RandomSplits:
     """Every method is fitted to the same random parts and measured on the rest.
 
-    A unit is one split of one method on one data set. What a method has to choose it chooses inside its training part:
-    it is a scikit-learn search then, and its seconds are those of the whole search.
+    A unit is one split of one method on one data set. What a method has to choose it chooses inside
+    its training part: it is a scikit-learn search then, and its seconds are those of the whole
+    search.
 
     Parameters
     ----------
@@ -279,7 +328,15 @@ class RandomSplits:
     def units(self, experiment: str, scale: Scale) -> list[Unit]:
         """Return all units of the experiment at this scale."""
         return [
-            Unit(experiment, data.name, method.name, method.kernels, repeat, seed, data.cost * method.cost)
+            Unit(
+                experiment,
+                data.name,
+                method.name,
+                method.kernels,
+                repeat,
+                seed,
+                data.cost * method.cost,
+            )
             for data in self.datasets
             if data.quick or scale.all_datasets
             for method in self.methods
@@ -291,7 +348,9 @@ class RandomSplits:
         """Fit one method to one split."""
         settings = settings.of_split(unit.seed)
         place = [data.name for data in self.datasets].index(unit.dataset)
-        method = next(one for one in self.methods if (one.name, one.kernels) == (unit.method, unit.kernels))
+        method = next(
+            one for one in self.methods if (one.name, one.kernels) == (unit.method, unit.kernels)
+        )
         samples = self.datasets[place].source(settings)
         seed = settings.seed_for(unit.dataset, "split", unit.replicate)
         size = self.sizes[place]
@@ -304,9 +363,13 @@ class RandomSplits:
 
     def split(self, samples: Samples, size: int, seed: int) -> tuple[Samples, Samples]:
         """Return the training and the test part, columns scaled by the former."""
-        train, test = train_test_split(np.arange(len(samples.y)), train_size=size, random_state=seed)
+        train, test = train_test_split(
+            np.arange(len(samples.y)), train_size=size, random_state=seed
+        )
         scaled = on_scale(samples, train, self.inputs)
-        first, second = (replace(samples, X=take(scaled.X, rows), y=samples.y[rows]) for rows in (train, test))
+        first, second = (
+            replace(samples, X=take(scaled.X, rows), y=samples.y[rows]) for rows in (train, test)
+        )
         return first, second
 
     def summarise(self, records: Sequence[Record]) -> list[Row]:

@@ -21,7 +21,8 @@ _WORK = "run.csv"
 
 @dataclass(frozen=True)
 class Work:
-    """What an experiment took: units run, units that failed, seconds of all of them together; version and commit."""
+    """What an experiment took: units run, units that failed, seconds of all of them together;
+    version and commit."""
 
     units: int = 0
     failed: int = 0
@@ -40,7 +41,8 @@ class Result:
 
     @property
     def is_earlier(self) -> bool:
-        """Whether the table was made by an earlier definition of the experiment, perhaps under another reading."""
+        """Whether the table was made by an earlier definition of the experiment, perhaps under
+        another reading."""
         return self.work.version != self.experiment.version
 
 
@@ -72,7 +74,8 @@ class Run:
         return Settings(self.facts["seed"], Scale(**self.facts["scale"]), data_home)
 
     def of_table(self, paper: str, *tables: str) -> list[Result]:
-        """Return the experiments that fill these tables of a paper, under the reading taken for the paper's."""
+        """Return the experiments that fill these tables of a paper, under the reading taken for the
+        paper's."""
         return [
             one
             for one in self.results
@@ -83,7 +86,11 @@ class Run:
 
     def readings_of(self, name: str) -> list[Result]:
         """Return an experiment, and what fills the same table under other readings."""
-        return [one for one in self.results if name in (one.experiment.name, one.experiment.another_reading_of)]
+        return [
+            one
+            for one in self.results
+            if name in (one.experiment.name, one.experiment.another_reading_of)
+        ]
 
 
 def read_run(folder: str | Path, catalogue: Mapping[str, Experiment] = EXPERIMENTS) -> Run:
@@ -102,13 +109,21 @@ def read_run(folder: str | Path, catalogue: Mapping[str, Experiment] = EXPERIMEN
         facts["seed"], facts["environment"]
     except (FileNotFoundError, NotADirectoryError):
         fault = "has no run.json" if folder.exists() else "is not there"
-        raise FileNotFoundError(f"{folder} {fault}; give a folder that `python -m reproduction` made.") from None
+        raise FileNotFoundError(
+            f"{folder} {fault}; give a folder that `python -m reproduction` made."
+        ) from None
     except (ValueError, KeyError, TypeError):
-        raise ValueError(f"{folder / 'run.json'} cannot be read; it is not what a run writes.") from None
+        raise ValueError(
+            f"{folder / 'run.json'} cannot be read; it is not what a run writes."
+        ) from None
     work = _work(folder, catalogue, facts["environment"].get("commit") or "")
     tables = {name: folder / f"{name}.csv" for name in catalogue}
     results = [
-        Result(one, one.beside_published(read_rows(tables[name])), work.get(name, Work(version=one.version)))
+        Result(
+            one,
+            one.beside_published(read_rows(tables[name])),
+            work.get(name, Work(version=one.version)),
+        )
         for name, one in catalogue.items()
         if tables[name].exists()
     ]
@@ -129,7 +144,9 @@ def _work(folder: Path, known: Mapping[str, Experiment], commit: str) -> dict[st
         path = folder / f"{name}.jsonl"
         if path.exists():
             # A unit that failed and was run again has two lines: the last one counts.
-            records = {json.dumps(line["unit"]): line for line in sound_lines(path) if "unit" in line}
+            records = {
+                json.dumps(line["unit"]): line for line in sound_lines(path) if "unit" in line
+            }
             failed = sum(line["failure"] is not None for line in records.values())
             seconds = sum(line["seconds"] for line in records.values())
             # A folder is resumed by the same definition only.
@@ -140,8 +157,8 @@ def _work(folder: Path, known: Mapping[str, Experiment], commit: str) -> dict[st
 def keep_summaries(run: Run, folder: str | Path) -> list[Path]:
     """Copy what a report needs, the tables and a line on each experiment's work, to a small folder.
 
-    Experiments in that folder that the run has no table of stay, with the commit they were run by: a run may take
-    several sittings, and a report then says what is of which.
+    Experiments in that folder that the run has no table of stay, with the commit they were run by:
+    a run may take several sittings, and a report then says what is of which.
 
     Returns
     -------
@@ -157,7 +174,9 @@ def keep_summaries(run: Run, folder: str | Path) -> list[Path]:
     if (folder / _WORK).exists():
         facts = json.loads((folder / "run.json").read_text(encoding="utf-8"))
         if any(facts[name] != run.facts[name] for name in ("seed", "scale")):
-            raise ValueError(f"{folder} has summaries of another seed or scale; name another folder.")
+            raise ValueError(
+                f"{folder} has summaries of another seed or scale; name another folder."
+            )
         before = _read_work(folder, facts["environment"].get("commit") or "")
     kept = {name: work for name, work in before.items() if (folder / f"{name}.csv").exists()}
     names = ["run.json", *(f"{name}.csv" for name in done)]

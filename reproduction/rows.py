@@ -1,4 +1,5 @@
-"""Rows of a table: means over replicates, the published figures beside them, how both are read and written."""
+"""Rows of a table: means over replicates, the published figures beside them, how both are read and
+written."""
 
 from __future__ import annotations
 
@@ -14,7 +15,16 @@ from pathlib import Path
 import numpy as np
 
 #: Figures that are set beside published ones, besides gains and counts; by how their names begin.
-_COMPARED = ("accuracy", "sv_percent", "total_cost", "explained_variance_2", "mse", "weight", "selections", "C")
+_COMPARED = (
+    "accuracy",
+    "sv_percent",
+    "total_cost",
+    "explained_variance_2",
+    "mse",
+    "weight",
+    "selections",
+    "C",
+)
 #: Figures that a table is about, in the order of its columns, and what they are called.
 MAIN = {
     "accuracy": "accuracy %",
@@ -47,16 +57,16 @@ AWAY = "mean difference"
 class Row:
     """One figure of a table, ours and, where there is one, the published one.
 
-    A *run* is one of ours over all replicates of one split seed, as the papers have one; of several runs the spread is
-    known.
+    A *run* is one of ours over all replicates of one split seed, as the papers have one; of several
+    runs the spread is known.
 
     Parameters
     ----------
     dataset, method, kernels, metric : str
         The cell.
     mean, std, count : float, float or None, int
-        Ours over `count` replicates of all runs; the deviation is that within a run, or, of single figures, between
-        runs. None where there is one figure only.
+        Ours over `count` replicates of all runs; the deviation is that within a run, or, of single
+        figures, between runs. None where there is one figure only.
     setting : str
         What the search chose, as ``"C=10"``.
     runs : tuple of float
@@ -93,14 +103,21 @@ class Row:
     @property
     def error(self) -> float | None:
         """The standard error of a run's mean over its replicates."""
-        return None if self.std is None else self.std / math.sqrt(self.count / max(len(self.runs), 1))
+        return (
+            None if self.std is None else self.std / math.sqrt(self.count / max(len(self.runs), 1))
+        )
 
     @property
     def share(self) -> float | None:
-        """How many of our runs agree with the published figure, as a share; None where nothing can be said."""
+        """How many of our runs agree with the published figure, as a share; None where nothing can
+        be said."""
         if self.published is None:
             return None
-        theirs = None if self.published_std is None else self.published_std / math.sqrt(self.published_count)
+        theirs = (
+            None
+            if self.published_std is None
+            else self.published_std / math.sqrt(self.published_count)
+        )
         allowed = tolerance(self.metric, self.error, theirs)
         if allowed is None:
             return None
@@ -109,7 +126,8 @@ class Row:
 
     @property
     def ceiling(self) -> float | None:
-        """How many pairs of our own runs agree with each other by the same rule; None where there is one run."""
+        """How many pairs of our own runs agree with each other by the same rule; None where there
+        is one run."""
         allowed = tolerance(self.metric, self.error, None)
         pairs = list(combinations(self.runs, 2))
         if allowed is None or not pairs:
@@ -123,11 +141,13 @@ class Row:
 
 
 def tolerance(metric: str, ours: float | None, theirs: float | None) -> float | None:
-    """Return how far two figures that agree may be apart: 2 √(ours² + theirs²), of their standard errors.
+    """Return how far two figures that agree may be apart: 2 √(ours² + theirs²), of their standard
+    errors.
 
-    Where one error is not known the other one stands for it; where neither is, two points of a percentage or of a
-    weight times hundred are allowed. Printed figures are rounded, so half a unit of the second decimal is allowed in
-    any case. Counts and verdicts must be equal. Of other figures, such as times, nothing is said: None.
+    Where one error is not known the other one stands for it; where neither is, two points of a
+    percentage or of a weight times hundred are allowed. Printed figures are rounded, so half a unit
+    of the second decimal is allowed in any case. Counts and verdicts must be equal. Of other
+    figures, such as times, nothing is said: None.
     """
     if metric.startswith(COUNTS[:4]):
         return 0.0
@@ -140,7 +160,9 @@ def tolerance(metric: str, ours: float | None, theirs: float | None) -> float | 
     return max(2.0 * math.hypot(known[0], known[-1]), 0.005)
 
 
-def row_of(dataset: str, method: str, kernels: str, metric: str, values: Sequence[float], setting: str = "") -> Row:
+def row_of(
+    dataset: str, method: str, kernels: str, metric: str, values: Sequence[float], setting: str = ""
+) -> Row:
     """Return the row of some replicates of one figure."""
     std = float(np.std(values, ddof=1)) if len(values) > 1 else None
     return Row(dataset, method, kernels, metric, float(np.mean(values)), std, len(values), setting)
@@ -152,15 +174,19 @@ def gain_metric(metric: str, method: str, kernels: str) -> str:
 
 
 def merge(runs: Sequence[Sequence[Row]]) -> list[Row]:
-    """Return the rows of several runs of one table as one row each; what later runs alone have is left out.
+    """Return the rows of several runs of one table as one row each; what later runs alone have is
+    left out.
 
-    Tests and counts stay those of the first run, as the papers have one; the others are kept beside it.
+    Tests and counts stay those of the first run, as the papers have one; the others are kept beside
+    it.
     """
     if not runs:
         return []
     later = [{(row.cell, row.metric): row for row in run} for run in runs[1:]]
     return [
-        _merged([row, *(run[row.cell, row.metric] for run in later if (row.cell, row.metric) in run)])
+        _merged(
+            [row, *(run[row.cell, row.metric] for run in later if (row.cell, row.metric) in run)]
+        )
         for row in runs[0]
     ]
 
@@ -199,7 +225,9 @@ def read_rows(path: Path) -> list[Row]:
         with path.open(newline="", encoding="utf-8") as file:
             return [_row(line) for line in csv.DictReader(file)]
     except (KeyError, TypeError, ValueError, csv.Error):
-        raise ValueError(f"{path} is damaged; `python -m reproduction` with the run's folder writes it anew.") from None
+        raise ValueError(
+            f"{path} is damaged; `python -m reproduction` with the run's folder writes it anew."
+        ) from None
 
 
 def _row(line: dict[str, str]) -> Row:
@@ -244,7 +272,9 @@ def published_figures() -> dict[tuple[str, ...], Figure]:
     found: dict[tuple[str, ...], Figure] = {}
     with files("reproduction").joinpath("published.csv").open(encoding="utf-8") as file:
         for line in csv.DictReader(file):
-            key = tuple(line[name] for name in ("paper", "table", "dataset", "method", "kernels", "metric"))
+            key = tuple(
+                line[name] for name in ("paper", "table", "dataset", "method", "kernels", "metric")
+            )
             if key in found:
                 raise ValueError(f"published.csv has {' / '.join(key)} twice.")
             found[key] = Figure(float(line["mean"]), float(line["std"]) if line["std"] else None)
@@ -252,13 +282,16 @@ def published_figures() -> dict[tuple[str, ...], Figure]:
 
 
 def join(rows: Iterable[Row], paper: str, table: str, splits: int = 1) -> list[Row]:
-    """Return the rows with the published figures beside them, which are means over so many splits."""
+    """Return the rows with the published figures beside them, which are means over so many
+    splits."""
     joined = []
     for row in rows:
         figure = _published(paper, table, row)
         if figure is not None:
             std = figure.std
-            if row.metric.startswith(SELECTIONS):  # so many of the splits: what is printed tells its deviation
+            if row.metric.startswith(
+                SELECTIONS
+            ):  # so many of the splits: what is printed tells its deviation
                 std = math.sqrt(figure.mean * (splits - figure.mean))
             row = replace(row, published=figure.mean, published_std=std, published_count=splits)
         joined.append(row)
@@ -273,7 +306,8 @@ def _published(paper: str, table: str, row: Row) -> Figure | None:
         return find(row.method, row.kernels, row.metric)
     _, metric, method, kernels = row.metric.split(":")
     own, base = find(row.method, row.kernels, metric), find(method, kernels, metric)
-    # The two are measured on the same splits, so that what is printed says nothing of the spread of their difference.
+    # The two are measured on the same splits, so that what is printed says nothing of the spread of
+    # their difference.
     return None if own is None or base is None else Figure(own.mean - base.mean, None)
 
 
@@ -301,7 +335,8 @@ def lines_of(rows: Iterable[Row]) -> list[Line]:
 
 
 def main_metrics(rows: Sequence[Row]) -> list[str]:
-    """Return the metrics that the main table shows: those with a label, or all plain ones if none has."""
+    """Return the metrics that the main table shows: those with a label, or all plain ones if none
+    has."""
     others = (*WEIGHTS, *TESTS, *COUNTS, GAIN)
     plain = list(dict.fromkeys(row.metric for row in rows if not row.metric.startswith(others)))
     known = [metric for metric in MAIN if metric in plain]
@@ -323,7 +358,8 @@ def label(metric: str) -> str:
 
 
 def number(value: float | None) -> str:
-    """Return a figure with as many digits as it deserves: two decimals, three digits below one, counts plainly."""
+    """Return a figure with as many digits as it deserves: two decimals, three digits below one,
+    counts plainly."""
     if value is None:
         return ""
     if value == int(value) and abs(value) < 1e6:
@@ -341,7 +377,11 @@ def ours(row: Row) -> str:
 
 def in_runs(row: Row) -> str:
     """Return our figure in every run, where there are several."""
-    return f"{number(row.mean)} ({', '.join(map(number, row.runs))})" if len(row.runs) > 1 else number(row.mean)
+    return (
+        f"{number(row.mean)} ({', '.join(map(number, row.runs))})"
+        if len(row.runs) > 1
+        else number(row.mean)
+    )
 
 
 def published(row: Row) -> str:
@@ -360,7 +400,11 @@ def agreement(row: Row) -> str:
     if row.difference is None:
         return ""
     said = {True: "within ", False: "beyond ", None: ""}[row.within]
-    size = f"{row.difference:+.2f}" if row.metric in MAIN else f"{'+' * (row.difference > 0)}{number(row.difference)}"
+    size = (
+        f"{row.difference:+.2f}"
+        if row.metric in MAIN
+        else f"{'+' * (row.difference > 0)}{number(row.difference)}"
+    )
     return f"{said}{size}".replace("-", "−")
 
 
@@ -368,7 +412,8 @@ def agreement(row: Row) -> str:
 class Apart:
     """Cells that are not counted with the others, and why; an empty name stands for any.
 
-    What is printed cannot be compared with them, or a reading was `chosen` because it brings them near to print.
+    What is printed cannot be compared with them, or a reading was `chosen` because it brings them
+    near to print.
     """
 
     why: str
@@ -398,12 +443,14 @@ class Tally:
     Parameters
     ----------
     metric, group : str
-        What is counted, and of which methods: ``"baselines"``, ``"methods"`` or ``"gains"``; empty means all.
+        What is counted, and of which methods: ``"baselines"``, ``"methods"`` or ``"gains"``; empty
+        means all.
     compared : int
     within : float
         Each cell counts by the share of our runs that agree with the published figure.
     ceiling : float or None
-        The share of pairs of our own runs that agree with each other, over the same cells; None where there is one run.
+        The share of pairs of our own runs that agree with each other, over the same cells; None
+        where there is one run.
     """
 
     metric: str
@@ -415,7 +462,9 @@ class Tally:
 
 def tallies(rows: Sequence[Row], apart: Sequence[Apart] = ()) -> list[Tally]:
     """Count the cells that agree, kind by kind; those that cannot be compared are left out."""
-    kept = [row for row in rows if row.share is not None and not any(one.covers(row) for one in apart)]
+    kept = [
+        row for row in rows if row.share is not None and not any(one.covers(row) for one in apart)
+    ]
     methods = {(row.method, row.kernels) for row in rows if row.metric.startswith(GAIN)}
     found: dict[tuple[str, str], list[tuple[float, float | None]]] = {}
     for row in kept:
@@ -424,11 +473,17 @@ def tallies(rows: Sequence[Row], apart: Sequence[Apart] = ()) -> list[Tally]:
         found.setdefault((metric, group), []).append((row.share, row.ceiling))
         if row.metric.startswith(WEIGHTS[0]) and row.published:
             # Weights that are printed to sum to ten are measured as if they summed to one.
-            line = [one for one in rows if one.cell == row.cell and one.metric.startswith(WEIGHTS[0])]
+            line = [
+                one for one in rows if one.cell == row.cell and one.metric.startswith(WEIGHTS[0])
+            ]
             unit = max(round(sum(one.published or 0.0 for one in line)), 1)
-            found.setdefault((f"weights within {_NEAR_WEIGHT}", ""), []).append(_near(row, _NEAR_WEIGHT * unit))
+            found.setdefault((f"weights within {_NEAR_WEIGHT}", ""), []).append(
+                _near(row, _NEAR_WEIGHT * unit)
+            )
         elif row.metric == "accuracy":
-            found.setdefault((f"accuracy within {_NEAR_POINTS}", group), []).append(_near(row, _NEAR_POINTS))
+            found.setdefault((f"accuracy within {_NEAR_POINTS}", group), []).append(
+                _near(row, _NEAR_POINTS)
+            )
     counted = []
     for (metric, group), marks in found.items():
         tops = [top for _, top in marks if top is not None]
@@ -437,8 +492,8 @@ def tallies(rows: Sequence[Row], apart: Sequence[Apart] = ()) -> list[Tally]:
     return counted
 
 
-#: Figures that agree nearly always: whatever a method does, most weights and selections that are printed as zero are
-#: zero. They are counted apart from the others.
+#: Figures that agree nearly always: whatever a method does, most weights and selections that are
+#: printed as zero are zero. They are counted apart from the others.
 NEARLY_FREE = ("zero weights", "kernels never selected")
 
 
@@ -461,8 +516,11 @@ def _family(row: Row, methods: set[tuple[str, str]]) -> tuple[str, str]:
 
 
 def _near(row: Row, allowed: float) -> tuple[float, float | None]:
-    """Return the shares of our runs that are this near to the published figure, and of pairs of them to each other."""
+    """Return the shares of our runs that are this near to the published figure, and of pairs of
+    them to each other."""
     assert row.published is not None
     each, pairs = row.runs or (row.mean,), list(combinations(row.runs, 2))
     share = sum(abs(one - row.published) <= allowed + 1e-12 for one in each) / len(each)
-    return share, sum(abs(a - b) <= allowed + 1e-12 for a, b in pairs) / len(pairs) if pairs else None
+    return share, sum(abs(a - b) <= allowed + 1e-12 for a, b in pairs) / len(
+        pairs
+    ) if pairs else None

@@ -70,7 +70,8 @@ def run_experiments(
     folder : path
         The run folder; made if it is not there, resumed if it is.
     settings : Settings
-        Seed, scale and data; a folder can only be resumed with the seed and scale it was begun with.
+        Seed, scale and data; a folder can only be resumed with the seed and scale it was begun
+        with.
     executor : Executor
         Where units are run; by default here, one after the other.
     watcher : Watcher
@@ -79,7 +80,8 @@ def run_experiments(
     Returns
     -------
     list of Finished
-        One per experiment, in the order given. Units that failed are listed there; a later run tries them again.
+        One per experiment, in the order given. Units that failed are listed there; a later run
+        tries them again.
     """
     settings = settings or Settings()
     watcher = watcher or Watcher()
@@ -91,12 +93,14 @@ def run_experiments(
             for progress in under_way.values()
             for unit in progress.pending
         ]
-        # The long ones first, so that no worker is left with one at the end; the others experiment by experiment, so
-        # that what is stopped early has whole tables.
+        # The long ones first, so that no worker is left with one at the end; the others experiment
+        # by experiment, so that what is stopped early has whole tables.
         tasks.sort(key=lambda task: -task.unit.cost if task.unit.cost >= _LONG else 0.0)
         n_done = sum(len(progress.order) for progress in under_way.values()) - len(tasks)
         watcher.started([task.unit for task in tasks], n_done, runs.n_workers)
-        done = {name: _finish(run, one, watcher) for name, one in under_way.items() if not one.missing}
+        done = {
+            name: _finish(run, one, watcher) for name, one in under_way.items() if not one.missing
+        }
         with closing(cast(Any, runs.records(tasks))) as records:
             for record in records:
                 progress = under_way[record.unit.experiment]
@@ -113,7 +117,9 @@ def _begin(run: RunFolder, experiment: Experiment) -> _Progress:
     units = experiment.units(run.settings.scale)
     kept = run.begin(experiment)
     records = {key: record for key, record in kept.items() if record.failure is None}
-    pending = sorted((unit for unit in units if unit.key not in records), key=lambda unit: -unit.cost)
+    pending = sorted(
+        (unit for unit in units if unit.key not in records), key=lambda unit: -unit.cost
+    )
     return _Progress(experiment, [unit.key for unit in units], records, pending, len(pending))
 
 

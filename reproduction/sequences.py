@@ -42,7 +42,9 @@ def windows(
     letters = _letters(sequences)
     length = letters.shape[1]
     if site >= length:
-        raise ValueError(f"site={site!r}: the sequences have {length} letters, so give a number below that.")
+        raise ValueError(
+            f"site={site!r}: the sequences have {length} letters, so give a number below that."
+        )
     cut = np.full((len(letters), before + after), ord(fill), dtype=np.uint8)
     start, end = max(site - before, 0), min(site + after, length)
     inside = letters[:, start:end]
@@ -51,16 +53,19 @@ def windows(
     return np.ascontiguousarray(cut).view(f"S{before + after}").ravel()
 
 
-def one_hot(sequences: ArrayLike, alphabet: str = "ATGCN", dtype: DTypeLike = np.float64) -> NDArray[Any]:
-    """Write sequences of equal length as indicators, one per letter of the alphabet at each position.
+def one_hot(
+    sequences: ArrayLike, alphabet: str = "ATGCN", dtype: DTypeLike = np.float64
+) -> NDArray[Any]:
+    """Write sequences of equal length as indicators, one per letter of the alphabet at each
+    position.
 
     Parameters
     ----------
     sequences : array-like of str or bytes, shape (n_samples,)
         Upper and lower case count as the same.
     alphabet : str, default="ATGCN"
-        The letters. Others, such as the codes for ambiguous bases, count as ``N`` if that is among them, and have no
-        indicator otherwise.
+        The letters. Others, such as the codes for ambiguous bases, count as ``N`` if that is among
+        them, and have no indicator otherwise.
     dtype : data-type, default=float64
 
     Returns
@@ -77,10 +82,14 @@ def one_hot(sequences: ArrayLike, alphabet: str = "ATGCN", dtype: DTypeLike = np
     """
     codes = [ord(letter) for letter in alphabet.upper()]
     if not codes or len(set(codes)) < len(codes) or max(codes) > 255:
-        raise ValueError(f"alphabet={alphabet!r}: give letters, each once whether upper or lower case.")
+        raise ValueError(
+            f"alphabet={alphabet!r}: give letters, each once whether upper or lower case."
+        )
     letters = _letters(sequences)
     if (letters == 0).any():
-        raise ValueError("sequences differ in length: cut them to one length first, for example by windows(…).")
+        raise ValueError(
+            "sequences differ in length: cut them to one length first, for example by windows(…)."
+        )
     place = np.full(256, codes.index(ord("N")) if ord("N") in codes else -1)
     for position, code in enumerate(codes):
         place[[code, ord(chr(code).lower())]] = position
@@ -89,13 +98,15 @@ def one_hot(sequences: ArrayLike, alphabet: str = "ATGCN", dtype: DTypeLike = np
 
 
 def _letters(sequences: ArrayLike) -> NDArray[np.uint8]:
-    """Return a matrix of character codes, one row per sequence, zeros after the end of the shorter ones."""
+    """Return a matrix of character codes, one row per sequence, zeros after the end of the shorter
+    ones."""
     given = np.asarray(sequences)
     if given.ndim == 2 and given.shape[1] == 1:
         given = given[:, 0]
     if given.ndim != 1 or given.dtype.kind not in "SUO" or not len(given):
         raise ValueError(
-            f"sequences has shape {given.shape} and type {given.dtype}: give one str or bytes for each sample."
+            f"sequences has shape {given.shape} and type {given.dtype}: give one str or bytes for"
+            " each sample."
         )
     try:
         packed = np.ascontiguousarray(given.astype("S"))

@@ -1,4 +1,5 @@
-"""Pictures of the papers that explain: what each machine does, which view a gate opens, what a filter bank sees."""
+"""Pictures of the papers that explain: what each machine does, which view a gate opens, what a
+filter bank sees."""
 
 from __future__ import annotations
 
@@ -27,12 +28,14 @@ _N_SCALES, _N_ORIENTATIONS = 4, 6
 
 
 def machines(settings: Settings, run: Run) -> Any:
-    """Draw the margin, three kernels, the tube of regression, one class, several classes, and posteriors."""
+    """Draw the margin, three kernels, the tube of regression, one class, several classes, and
+    posteriors."""
     from matplotlib.figure import Figure
 
     random = np.random.RandomState(settings.seed_for("machines"))
     figure: Any = Figure(figsize=(13.8, 8.6), layout="constrained")
-    # A display puts its legend beside its axes, outside of them: each has a part of the figure to itself.
+    # A display puts its legend beside its axes, outside of them: each has a part of the figure to
+    # itself.
     axes = [part.subplots() for part in figure.subfigures(2, 3).ravel()]
     y = np.repeat([-1, 1], 30)
     apart = random.randn(60, 2) + 1.6 * np.outer(y, [1.0, 0.6])
@@ -53,7 +56,9 @@ def machines(settings: Settings, run: Run) -> Any:
     return figure
 
 
-def _plane(X: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+def _plane(
+    X: NDArray[np.float64],
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
     """Return two axes around the samples and all points of their grid."""
     low, high = X.min(axis=0) - 0.4, X.max(axis=0) + 0.4
     first, second = (np.linspace(low[k], high[k], 150) for k in range(2))
@@ -69,7 +74,14 @@ def _margin(ax: Any, X: NDArray[np.float64], y: NDArray[Any]) -> None:
     model = MKLClassifier([Linear()], C=1.0).fit(X, y)
     first, second, grid = _plane(X)
     heights = model.decision_function(grid).reshape(150, 150)
-    ax.contour(first, second, heights, levels=[-1, 0, 1], colors="black", linestyles=["dashed", "solid", "dashed"])
+    ax.contour(
+        first,
+        second,
+        heights,
+        levels=[-1, 0, 1],
+        colors="black",
+        linestyles=["dashed", "solid", "dashed"],
+    )
     _scatter(ax, X, y)
     ax.scatter(*X[model.support_].T, s=60, facecolors="none", edgecolors="black")
     ax.set_title("margin and support vectors")
@@ -79,11 +91,17 @@ def _kernels(ax: Any, X: NDArray[np.float64], y: NDArray[Any]) -> None:
     first, second, grid = _plane(X)
     _scatter(ax, X, y)
     for (name, kernel), colour in zip(
-        (("linear", Linear()), ("quadratic", Polynomial(degree=2)), ("Gaussian", Gaussian("median"))),
+        (
+            ("linear", Linear()),
+            ("quadratic", Polynomial(degree=2)),
+            ("Gaussian", Gaussian("median")),
+        ),
         ("#D55E00", "black", "#009E73"),
         strict=True,
     ):
-        heights = MKLClassifier([kernel], C=10.0).fit(X, y).decision_function(grid).reshape(150, 150)
+        heights = (
+            MKLClassifier([kernel], C=10.0).fit(X, y).decision_function(grid).reshape(150, 150)
+        )
         ax.contour(first, second, heights, levels=[0], colors=colour)
         ax.plot([], [], color=colour, label=name)
     ax.legend(fontsize=8)
@@ -97,11 +115,20 @@ def _tube(ax: Any, random: np.random.RandomState) -> None:
     model = MKLRegressor([Gaussian(1.0)], C=10.0, epsilon=epsilon).fit(x[:, np.newaxis], y)
     line = np.linspace(-3, 3, 300)
     curve = model.predict(line[:, np.newaxis])
-    ax.fill_between(line, curve - epsilon, curve + epsilon, color=_COLOURS[0], alpha=0.2, label=f"tube, ε = {epsilon}")
+    ax.fill_between(
+        line,
+        curve - epsilon,
+        curve + epsilon,
+        color=_COLOURS[0],
+        alpha=0.2,
+        label=f"tube, ε = {epsilon}",
+    )
     ax.plot(line, curve, color=_COLOURS[0])
     ax.scatter(x, y, s=16, color="#555555")
     held = model.support_
-    ax.scatter(x[held], y[held], s=60, facecolors="none", edgecolors="black", label="support vectors")
+    ax.scatter(
+        x[held], y[held], s=60, facecolors="none", edgecolors="black", label="support vectors"
+    )
     ax.legend(fontsize=8)
     ax.set_title("regression")
 
@@ -112,33 +139,63 @@ def _posteriors(figure: Any, ax: Any, random: np.random.RandomState) -> None:
     model = PosteriorMKLClassifier([Gaussian("median")], n_neighbors=9).fit(X, y)
     first, second, grid = _plane(X)
     found = model.predict_proba(grid)[:, 1].reshape(150, 150)
-    shown = ax.contourf(first, second, found, levels=np.linspace(0, 1, 11), cmap="cividis", alpha=0.8)
+    shown = ax.contourf(
+        first, second, found, levels=np.linspace(0, 1, 11), cmap="cividis", alpha=0.8
+    )
     for label, marker in ((-1, "o"), (1, "^")):
         mine = y == label
         colours = model.posteriors_[mine, 1]
-        ax.scatter(*X[mine].T, c=colours, cmap="cividis", vmin=0, vmax=1, s=20, marker=marker, edgecolors="white")
+        ax.scatter(
+            *X[mine].T,
+            c=colours,
+            cmap="cividis",
+            vmin=0,
+            vmax=1,
+            s=20,
+            marker=marker,
+            edgecolors="white",
+        )
     figure.colorbar(shown, ax=ax, label="Pr(second class)")
     ax.set_title("posteriors of nine neighbours")
 
 
 def integration(settings: Settings, run: Run) -> Any:
-    """Draw how two representations are joined: before the kernel, as kernels, or after the machines."""
+    """Draw how two representations are joined: before the kernel, as kernels, or after the
+    machines."""
     from matplotlib.figure import Figure
 
     figure: Any = Figure(figsize=(12.0, 3.4), layout="constrained")
-    # Boxes by place, and arrows between them by their numbers, from the representations on the left to the output.
+    # Boxes by place, and arrows between them by their numbers, from the representations on the left
+    # to the output.
     first, second = (0, 1, "first\nrepresentation"), (0, 0, "second\nrepresentation")
     ways: dict[str, tuple[list[tuple[float, float, str]], tuple[tuple[int, int], ...]]] = {
         "early": (
-            [first, second, (1, 0.5, "columns\nside by side"), (2, 0.5, "one kernel,\none machine")],
+            [
+                first,
+                second,
+                (1, 0.5, "columns\nside by side"),
+                (2, 0.5, "one kernel,\none machine"),
+            ],
             ((0, 2), (1, 2), (2, 3)),
         ),
         "intermediate": (
-            [first, second, (1, 1, "kernel"), (1, 0, "kernel"), (2, 0.5, "weighted sum,\none machine")],
+            [
+                first,
+                second,
+                (1, 1, "kernel"),
+                (1, 0, "kernel"),
+                (2, 0.5, "weighted sum,\none machine"),
+            ],
             ((0, 2), (1, 3), (2, 4), (3, 4)),
         ),
         "late": (
-            [first, second, (1, 1, "kernel,\nmachine"), (1, 0, "kernel,\nmachine"), (2, 0.5, "outputs\ncombined")],
+            [
+                first,
+                second,
+                (1, 1, "kernel,\nmachine"),
+                (1, 0, "kernel,\nmachine"),
+                (2, 0.5, "outputs\ncombined"),
+            ],
             ((0, 2), (1, 3), (2, 4), (3, 4)),
         ),
     }
@@ -148,14 +205,17 @@ def integration(settings: Settings, run: Run) -> Any:
             ax.text(x, y, text, ha="center", va="center", fontsize=8, bbox=frame, zorder=2)
         for start, end in arrows:
             (x0, y0, _), (x1, y1, _) = boxes[start], boxes[end]
-            ax.annotate("", (x1 - 0.38, y1), (x0 + 0.38, y0), arrowprops={"arrowstyle": "->"}, zorder=1)
+            ax.annotate(
+                "", (x1 - 0.38, y1), (x0 + 0.38, y0), arrowprops={"arrowstyle": "->"}, zorder=1
+            )
         ax.set(xlim=(-0.5, 2.5), ylim=(-0.5, 1.5), title=f"{name} integration")
         ax.axis("off")
     return figure
 
 
 def view_gates(settings: Settings, run: Run) -> Any:
-    """Draw how far the gates open every representation, test sample by test sample, on digits and advertisements."""
+    """Draw how far the gates open every representation, test sample by test sample, on digits and
+    advertisements."""
     from matplotlib.figure import Figure
 
     figure: Any = Figure(figsize=(11.0, 6.4), layout="constrained")
@@ -171,9 +231,13 @@ def view_gates(settings: Settings, run: Run) -> Any:
         order = split.test[np.argsort(samples.y[split.test], kind="stable")]
         edge = int(np.sum(samples.y[order] == samples.y.min()))
         for ax, method in zip(row, protocol.methods[-2:], strict=True):
-            fit = method.fit(samples.X[split.train], samples.y[split.train], settings.seed_for("gates"), C=10.0)
+            fit = method.fit(
+                samples.X[split.train], samples.y[split.train], settings.seed_for("gates"), C=10.0
+            )
             gates = fit.model.gate(samples.X[order]).T
-            shown = ax.imshow(gates, aspect="auto", cmap="cividis", vmin=0, vmax=1, interpolation="nearest")
+            shown = ax.imshow(
+                gates, aspect="auto", cmap="cividis", vmin=0, vmax=1, interpolation="nearest"
+            )
             ax.set_yticks(range(len(gates)), fit.model.kernel_names_, fontsize=8)
             ax.axvline(edge - 0.5, color="white", linewidth=1.5)
             ax.set_xticks([edge / 2, (edge + len(order)) / 2], classes)
@@ -194,7 +258,9 @@ def texture(settings: Settings, run: Run) -> Any:
     ax.imshow(face, cmap="gray")
     ax.set_title("the image", fontsize=9)
     ax.axis("off")
-    found = np.array(list(log_gabor(face[np.newaxis]).values())).reshape(_N_SCALES, _N_ORIENTATIONS, 64, 64)
+    found = np.array(list(log_gabor(face[np.newaxis]).values())).reshape(
+        _N_SCALES, _N_ORIENTATIONS, 64, 64
+    )
     for scale, row in enumerate(right.subplots(_N_SCALES, _N_ORIENTATIONS)):
         for place, ax in enumerate(row):
             ax.imshow(found[scale, place], cmap="gray")

@@ -16,7 +16,8 @@ from reproduction.experiment import Settings
 
 @dataclass(frozen=True)
 class Samples:
-    """Samples and their targets; the rows of the published split, where there is one that the papers keep."""
+    """Samples and their targets; the rows of the published split, where there is one that the
+    papers keep."""
 
     X: Any
     y: NDArray[Any]
@@ -44,7 +45,8 @@ class Dataset:
     quick : bool
         Whether it is part of a quick look.
     seeds : int
-        With so many split seeds it is run; large sets, which differ little from split to split, with fewer.
+        With so many split seeds it is run; large sets, which differ little from split to split,
+        with fewer.
     """
 
     name: str
@@ -85,11 +87,15 @@ class Loaded:
         lacking = [view for view in self.views if view not in bunch["views"]]
         if lacking:
             raise FileNotFoundError(
-                f"{self.name} came without {', '.join(lacking)}: the data folder, which data_home=… or the environment "
-                "variable KERNELMOSAIC_DATA names, lacks the file they are made from; see the documentation of "
-                "reproduction.data.load."
+                f"{self.name} came without {', '.join(lacking)}: the data folder, which data_home=…"
+                " or the environment variable KERNELMOSAIC_DATA names, lacks the file they are"
+                " made from; see the documentation of reproduction.data.load."
             )
-        X = np.hstack([bunch["views"][view] for view in self.views]) if self.views else bunch["data"]
+        X = (
+            np.hstack([bunch["views"][view] for view in self.views])
+            if self.views
+            else bunch["data"]
+        )
         rows = np.arange(len(y))
         if self.classes:
             rows = rows[np.isin(y, self.classes)]
@@ -118,22 +124,28 @@ class Generated:
         """Return all samples."""
         limit = settings.scale.max_samples or self.n_samples
         seed = settings.seed_for(self.make.__name__, self.options)
-        X, y = self.make(n_samples=min(self.n_samples, limit), random_state=seed, **dict(self.options))
+        X, y = self.make(
+            n_samples=min(self.n_samples, limit), random_state=seed, **dict(self.options)
+        )
         return Samples(X, np.asarray(y))
 
 
 def thin(y: NDArray[Any], limit: int | None, seed: int) -> NDArray[np.intp]:
-    """Return at most `limit` row numbers in their order, class shares kept where y holds classes."""
+    """Return at most `limit` row numbers in their order, class shares kept where y holds
+    classes."""
     if limit is None or len(y) <= limit:
         return np.arange(len(y))
     from sklearn.model_selection import train_test_split
 
-    rows, _ = train_test_split(np.arange(len(y)), train_size=limit, stratify=classes_or_none(y), random_state=seed)
+    rows, _ = train_test_split(
+        np.arange(len(y)), train_size=limit, stratify=classes_or_none(y), random_state=seed
+    )
     return np.sort(rows)
 
 
 def classes_or_none(y: NDArray[Any]) -> NDArray[Any] | None:
-    """Return y if it holds classes, of which there are few and none rare; else None, for splits at random."""
+    """Return y if it holds classes, of which there are few and none rare; else None, for splits at
+    random."""
     if y.dtype.kind == "f" and not np.array_equal(y, np.round(y)):
         return None
     counts = np.unique(y, return_counts=True)[1]

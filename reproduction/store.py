@@ -19,7 +19,8 @@ import kernelmosaic
 from reproduction.experiment import Experiment, Measurement, Record, Settings, Unit
 from reproduction.rows import Row, write_rows
 
-#: The variable that names the commit of the sources, which a copy without its history does not know.
+#: The variable that names the commit of the sources, which a copy without its history does not
+#: know.
 COMMIT = "KERNELMOSAIC_COMMIT"
 _PACKAGES = ("numpy", "scipy", "scikit-learn", "numba", "joblib", "threadpoolctl")
 
@@ -29,12 +30,15 @@ def append_line(path: Path, content: dict[str, Any]) -> None:
     text = _encode(content)
     line = f'{{"sha256":"{_checksum(text)}","content":{text}}}\n'
     with path.open("ab", buffering=0) as file:
-        file.write(line.encode())  # one call: what another process reads is the whole line or a torn one
+        file.write(
+            line.encode()
+        )  # one call: what another process reads is the whole line or a torn one
         os.fsync(file.fileno())
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
-    """Return the contents of all sound lines. Damaged ones are reported and moved to a file beside this one."""
+    """Return the contents of all sound lines. Damaged ones are reported and moved to a file beside
+    this one."""
     if not path.exists():
         return []
     sound: list[dict[str, Any]] = []
@@ -47,8 +51,8 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
         except ValueError as error:
             damaged.append(line)
             warnings.warn(
-                f"{path}, line {number} is {error}; it is set aside in {_aside(path).name}, and what it held is run "
-                "again.",
+                f"{path}, line {number} is {error}; it is set aside in {_aside(path).name}, and"
+                " what it held is run again.",
                 RuntimeWarning,
                 stacklevel=2,
             )
@@ -60,7 +64,8 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
 
 
 def sound_lines(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the contents of all sound lines and leave the file as it is, perhaps under the pen of another process."""
+    """Yield the contents of all sound lines and leave the file as it is, perhaps under the pen of
+    another process."""
     for line in path.read_bytes().splitlines(keepends=True):
         with suppress(ValueError):
             yield _decode(line)
@@ -114,13 +119,16 @@ def locked(folder: Path) -> Iterator[None]:
         except OSError:
             holder = os.read(descriptor, 100).decode(errors="replace").strip() or "unknown"
             raise BlockingIOError(
-                f"{folder} is in use by another process (number {holder}); wait for it, or give another folder."
+                f"{folder} is in use by another process (number {holder}); wait for it, or give"
+                " another folder."
             ) from None
         os.ftruncate(descriptor, 0)
         os.write(descriptor, f"{os.getpid()}\n".encode())
         yield
     finally:
-        os.close(descriptor)  # the system lets go of the lock here, and also when the process is killed
+        os.close(
+            descriptor
+        )  # the system lets go of the lock here, and also when the process is killed
 
 
 def _seize(descriptor: int) -> None:
@@ -129,7 +137,9 @@ def _seize(descriptor: int) -> None:
     except ImportError:  # Windows
         import msvcrt
 
-        os.lseek(descriptor, 1024, os.SEEK_SET)  # a byte past the text, so that others can still read who holds it
+        os.lseek(
+            descriptor, 1024, os.SEEK_SET
+        )  # a byte past the text, so that others can still read who holds it
         msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
         os.lseek(descriptor, 0, os.SEEK_SET)
         return
@@ -144,15 +154,19 @@ class RunFolder:
         self.settings = settings
 
     def begin(self, experiment: Experiment) -> dict[str, Record]:
-        """Return what there is of the experiment already, by unit key, or raise if it was another definition."""
+        """Return what there is of the experiment already, by unit key, or raise if it was another
+        definition."""
         path = self._results(experiment)
         lines = read_lines(path)
-        expected = {"experiment": experiment.name, "fingerprint": experiment.fingerprint(self.settings.scale)}
+        expected = {
+            "experiment": experiment.name,
+            "fingerprint": experiment.fingerprint(self.settings.scale),
+        }
         headers = [line for line in lines if "fingerprint" in line]
         if any(header != expected for header in headers):
             raise ValueError(
-                f"{path} was made by another definition of {experiment.name}; move that file away to run it anew, "
-                "or give another folder."
+                f"{path} was made by another definition of {experiment.name}; move that file away"
+                " to run it anew, or give another folder."
             )
         if not headers:
             append_line(path, expected)
@@ -185,7 +199,11 @@ def open_run(path: Path, settings: Settings) -> Iterator[RunFolder]:
 def _check_or_write(path: Path, settings: Settings) -> None:
     wanted = {"seed": settings.seed, "scale": asdict(settings.scale)}
     if not path.exists():
-        content = {**wanted, "started": datetime.now(UTC).isoformat(timespec="seconds"), "environment": environment()}
+        content = {
+            **wanted,
+            "started": datetime.now(UTC).isoformat(timespec="seconds"),
+            "environment": environment(),
+        }
         write_whole(path, (json.dumps(content, indent=2) + "\n").encode())
         return
     try:
@@ -197,34 +215,50 @@ def _check_or_write(path: Path, settings: Settings) -> None:
     if given != wanted:
         name, seed = given["scale"].get("name"), given["seed"]
         raise ValueError(
-            f"{path.parent} holds a run with seed {seed} at {name} scale, not seed {settings.seed} at "
-            f"{settings.scale.name} scale; ask for the same{' with --quick' * (name == 'quick')} to resume it, or give "
-            "another folder."
+            f"{path.parent} holds a run with seed {seed} at {name} scale, not seed {settings.seed}"
+            f" at {settings.scale.name} scale; ask for the"
+            f" same{' with --quick' * (name == 'quick')} to resume it, or give another folder."
         )
     if before != kernelmosaic.__version__:
         warnings.warn(
-            f"{path.parent} was begun with kernelmosaic {before} and goes on with {kernelmosaic.__version__}.",
+            f"{path.parent} was begun with kernelmosaic {before} and goes on with"
+            f" {kernelmosaic.__version__}.",
             RuntimeWarning,
             stacklevel=4,
         )
 
 
 def environment() -> dict[str, Any]:
-    """Return the versions and the machine a run is made with; the commit, where the environment names it."""
-    found: dict[str, Any] = {"kernelmosaic": kernelmosaic.__version__, "commit": os.environ.get(COMMIT) or None}
+    """Return the versions and the machine a run is made with; the commit, where the environment
+    names it."""
+    found: dict[str, Any] = {
+        "kernelmosaic": kernelmosaic.__version__,
+        "commit": os.environ.get(COMMIT) or None,
+    }
     found["python"] = platform.python_version()
     for package in _PACKAGES:
         try:
             found[package] = version(package)
         except PackageNotFoundError:
             found[package] = None
-    return found | {"system": platform.platform(), "machine": platform.machine(), "cpus": os.cpu_count()}
+    return found | {
+        "system": platform.platform(),
+        "machine": platform.machine(),
+        "cpus": os.cpu_count(),
+    }
 
 
 def _line(record: Record) -> dict[str, Any]:
     unit = record.unit
     return {
-        "unit": [unit.experiment, unit.dataset, unit.method, unit.kernels, unit.replicate, unit.seed],
+        "unit": [
+            unit.experiment,
+            unit.dataset,
+            unit.method,
+            unit.kernels,
+            unit.replicate,
+            unit.seed,
+        ],
         "measurements": [[one.metric, one.value, one.setting] for one in record.measurements],
         "seconds": round(record.seconds, 4),
         "failure": record.failure,

@@ -1,4 +1,5 @@
-"""What `uci_classes.py` and `wide.py` share: units that are run, their table, ranks over the sets, and a picture."""
+"""What `uci_classes.py` and `wide.py` share: units that are run, their table, ranks over the sets,
+and a picture."""
 
 from __future__ import annotations
 
@@ -11,7 +12,18 @@ from typing import Any, NamedTuple
 import common
 import numpy as np
 from _rivals import BOOSTING, EQUAL, FITS, LEAK, OURS, SVM, TITLES, Split, installed, measure
-from common import Row, Store, data_file, device_name, in_parallel, machine, markdown, p_text, update_table, write_table
+from common import (
+    Row,
+    Store,
+    data_file,
+    device_name,
+    in_parallel,
+    machine,
+    markdown,
+    p_text,
+    update_table,
+    write_table,
+)
 from scipy.stats import friedmanchisquare, rankdata, studentized_range
 
 from kernelmosaic.stats import wilcoxon, win_tie_loss
@@ -22,7 +34,8 @@ FIGURES = ("accuracy", "log_loss", "auc")
 
 
 class Contest(NamedTuple):
-    """A study: its name, its file, how a split is read, how many splits a set of so many samples has, its methods.
+    """A study: its name, its file, how a split is read, how many splits a set of so many samples
+    has, its methods.
 
     `measure` returns the figures of one method on one split.
     """
@@ -48,18 +61,25 @@ class Unit(NamedTuple):
         return f"{self.set}, {self.split}, {self.method}"
 
 
-# The run --------------------------------------------------------------------------------------------------------------
+# The run ------------------------------------------------------------------------------------------
 
 
 def options(about: str, contest: Contest) -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=about.splitlines()[0])
-    parser.add_argument("--data", help="folder with the study's files; else the environment variable KERNELMOSAIC_DATA")
     parser.add_argument(
-        "--output", default="kernelmosaic-studies", help="folder of the run; an existing one is resumed"
+        "--data",
+        help="folder with the study's files; else the environment variable KERNELMOSAIC_DATA",
+    )
+    parser.add_argument(
+        "--output",
+        default="kernelmosaic-studies",
+        help="folder of the run; an existing one is resumed",
     )
     parser.add_argument("--jobs", type=int, default=2, help="processes that compute, 2 by default")
-    parser.add_argument("--only", nargs="+", default=[], metavar="SET", help="of the data sets, only these")
+    parser.add_argument(
+        "--only", nargs="+", default=[], metavar="SET", help="of the data sets, only these"
+    )
     parser.add_argument(
         "--methods",
         nargs="+",
@@ -68,15 +88,25 @@ def options(about: str, contest: Contest) -> argparse.Namespace:
         help="of the methods, only these",
     )
     parser.add_argument("--most-rows", type=int, metavar="N", help="leave out sets of more samples")
-    parser.add_argument("--splits", type=int, metavar="N", help="of each set, only the first N splits")
+    parser.add_argument(
+        "--splits", type=int, metavar="N", help="of each set, only the first N splits"
+    )
     parser.add_argument("--minutes", type=float, help="begin no unit after so many minutes")
     parser.add_argument(
-        "--device", help="where kernelmosaic, xRFM and RFM compute, such as cuda; else on the processor"
+        "--device",
+        help="where kernelmosaic, xRFM and RFM compute, such as cuda; else on the processor",
     )
     parser.add_argument(
-        "--tables", nargs="+", metavar="RUN", help="write tables and page from the runs in these folders; run nothing"
+        "--tables",
+        nargs="+",
+        metavar="RUN",
+        help="write tables and page from the runs in these folders; run nothing",
     )
-    parser.add_argument("--page", action="store_true", help="make the page from the committed tables, and run nothing")
+    parser.add_argument(
+        "--page",
+        action="store_true",
+        help="make the page from the committed tables, and run nothing",
+    )
     return parser.parse_args()
 
 
@@ -103,14 +133,21 @@ def run_unit(unit: Unit, contest: Contest, path: Path, device: str | None) -> tu
 
 
 def run(chosen: argparse.Namespace, contest: Contest) -> None:
-    """Run the units that are missing, and say how long each and each method took; a unit that fails is not kept."""
+    """Run the units that are missing, and say how long each and each method took; a unit that fails
+    is not kept."""
     path = data_file(chosen.data, contest.file)
     methods = installed(chosen.methods)
-    units = {unit.name: unit for unit in all_units(path, contest, chosen.most_rows) if unit.method in methods}
+    units = {
+        unit.name: unit
+        for unit in all_units(path, contest, chosen.most_rows)
+        if unit.method in methods
+    }
     known = {unit.set for unit in units.values()}
     unknown = [name for name in chosen.only if name not in known]
     if unknown:
-        raise SystemExit(f"--only {' '.join(unknown)}: no such set here; choose of {', '.join(sorted(known))}.")
+        raise SystemExit(
+            f"--only {' '.join(unknown)}: no such set here; choose of {', '.join(sorted(known))}."
+        )
     store, start = Store(chosen.output, contest.name), time.monotonic()
     due = [unit for unit in units.values() if not chosen.only or unit.set in chosen.only]
     due = [unit for unit in due if chosen.splits is None or unit.split < chosen.splits]
@@ -138,11 +175,15 @@ def run(chosen: argparse.Namespace, contest: Contest) -> None:
     for method, seconds in taken.items():
         mean, (longest, where) = np.mean([one for one, _ in seconds]), max(seconds)
         print(f"{method}: {mean:.1f} s a unit, at most {longest:.1f} s ({where})")
-    print(f"{len(store.missing(units))} of {len(units)} units are missing in {store.path}; {len(failed)} failed.")
+    print(
+        f"{len(store.missing(units))} of {len(units)} units are missing in {store.path};"
+        f" {len(failed)} failed."
+    )
 
 
 def write_tables(runs: Sequence[str], contest: Contest, path: Path) -> None:
-    """Write one line for every unit of the runs, the last one of a unit that several have; lines of others stay."""
+    """Write one line for every unit of the runs, the last one of a unit that several have; lines of
+    others stay."""
     found: Row = {}
     for folder in runs:
         found |= Store(folder, contest.name).units
@@ -153,20 +194,28 @@ def write_tables(runs: Sequence[str], contest: Contest, path: Path) -> None:
             line = {"set": unit.set, "split": unit.split, "method": unit.method}
             line |= {key: one[key] for key in ("train", "test", "columns")}
             line |= {
-                key: f"{one[key]:.6g}" if key in one else "" for key in FIGURES if key != "auc" or contest.with_area
+                key: f"{one[key]:.6g}" if key in one else ""
+                for key in FIGURES
+                if key != "auc" or contest.with_area
             }
             # Cores are shared with other work, a GPU is not.
             line["seconds"] = f"{one['seconds' if one['device'] else 'cpu_seconds']:.2f}"
             rows.append(line | {"device": one["device"]})
     if not rows:
-        raise SystemExit(f"--tables {' '.join(runs)}: no units of {contest.name} there; name the folders of its runs.")
+        raise SystemExit(
+            f"--tables {' '.join(runs)}: no units of {contest.name} there; name the folders of its"
+            " runs."
+        )
     machines = dict.fromkeys(one["machine"] for one in found.values())
     update_table(f"{contest.name}_machines", [{"machine": one} for one in machines], ["machine"])
     update_table(contest.name, rows, ["set", "split", "method"])
 
 
 def main(
-    about: str, contest: Contest, write_page: Callable[[], None], write_more: Callable[[Any], None] | None = None
+    about: str,
+    contest: Contest,
+    write_page: Callable[[], None],
+    write_more: Callable[[Any], None] | None = None,
 ) -> None:
     """Do what the command line says; `write_more` writes further tables."""
     chosen = options(about, contest)
@@ -180,7 +229,7 @@ def main(
         run(chosen, contest)
 
 
-# Figures over the sets ------------------------------------------------------------------------------------------------
+# Figures over the sets ----------------------------------------------------------------------------
 
 
 def title(method: str) -> str:
@@ -193,7 +242,8 @@ def has_tables(name: str) -> bool:
 
 
 def _unrounded(row: Row, figure: str) -> float:
-    """Return a figure of a row; a rounded accuracy as a share of the test samples, so that equal ones are equal."""
+    """Return a figure of a row; a rounded accuracy as a share of the test samples, so that equal
+    ones are equal."""
     value = float(row[figure])
     if figure != "accuracy" or row.get("test", "") == "":
         return value
@@ -202,7 +252,8 @@ def _unrounded(row: Row, figure: str) -> float:
 
 
 class Figures:
-    """Means over the splits, of sets on which a method has all that any has, and what follows over the sets.
+    """Means over the splits, of sets on which a method has all that any has, and what follows over
+    the sets.
 
     Attributes
     ----------
@@ -218,17 +269,26 @@ class Figures:
         self.rows, self.least = rows, least
         self.sets = list(dict.fromkeys(str(row["set"]) for row in rows))
         order = {method: k for k, method in enumerate(FITS)}
-        self.methods = sorted({str(row["method"]) for row in rows}, key=lambda one: (order.get(one, len(order)), one))
+        self.methods = sorted(
+            {str(row["method"]) for row in rows}, key=lambda one: (order.get(one, len(order)), one)
+        )
         self._rows: dict[tuple[str, str], dict[int, Row]] = {}
         for row in rows:
-            self._rows.setdefault((str(row["set"]), str(row["method"])), {})[int(row["split"])] = row
+            self._rows.setdefault((str(row["set"]), str(row["method"])), {})[int(row["split"])] = (
+                row
+            )
         self.splits = {
-            name: len({k for method in self.methods for k in self._rows.get((name, method), {})}) for name in self.sets
+            name: len({k for method in self.methods for k in self._rows.get((name, method), {})})
+            for name in self.sets
         }
 
     def of(self, name: str, method: str, figure: str = "accuracy") -> dict[int, float]:
         """Return a figure of every split that the method has it of."""
-        own = {k: row for k, row in sorted(self._rows.get((name, method), {}).items()) if row.get(figure, "") != ""}
+        own = {
+            k: row
+            for k, row in sorted(self._rows.get((name, method), {}).items())
+            if row.get(figure, "") != ""
+        }
         return {k: _unrounded(row, figure) for k, row in own.items()}
 
     def complete(self, method: str) -> list[str]:
@@ -243,7 +303,9 @@ class Figures:
     @property
     def ranked(self) -> list[str]:
         """The methods that have at least this share of the sets that the most complete one has."""
-        counts = {method: len(self.complete(method)) for method in self.methods if method not in UNRANKED}
+        counts = {
+            method: len(self.complete(method)) for method in self.methods if method not in UNRANKED
+        }
         most = max(counts.values(), default=0)
         return [method for method, count in counts.items() if 0 < self.least * most <= count]
 
@@ -254,22 +316,27 @@ class Figures:
         return [name for name in self.sets if all(name in own for own in complete)]
 
     def ranks(self) -> dict[str, float]:
-        """Return the mean ranks by accuracy over the compared sets, 1 the best; equal ones share their mean rank."""
+        """Return the mean ranks by accuracy over the compared sets, 1 the best; equal ones share
+        their mean rank."""
         means = np.round([self.means(method, self.compared) for method in self.ranked], 9).T
         return dict(zip(self.ranked, rankdata(-means, axis=1).mean(axis=0).tolist(), strict=True))
 
     def friedman(self) -> float:
-        """Return the p-value of Friedman's test of the ranks; 1 where there are too few methods for one."""
+        """Return the p-value of Friedman's test of the ranks; 1 where there are too few methods for
+        one."""
         if len(self.ranked) < 3 or not self.compared:
             return 1.0
-        return float(friedmanchisquare(*(self.means(method, self.compared) for method in self.ranked)).pvalue)
+        return float(
+            friedmanchisquare(*(self.means(method, self.compared) for method in self.ranked)).pvalue
+        )
 
     def pair(self, a: str, b: str) -> Pair:
         shared = [name for name in self.complete(a) if name in self.complete(b)]
         return Pair(shared, self.means(a, shared), self.means(b, shared))
 
     def pair_of_splits(self, a: str, b: str) -> Pair:
-        """Return both methods on the splits that both have, also of sets of which one lacks some."""
+        """Return both methods on the splits that both have, also of sets of which one lacks
+        some."""
         means = {}
         for name in self.sets:
             first, second = self.of(name, a), self.of(name, b)
@@ -308,13 +375,15 @@ class Pair(NamedTuple):
 
 
 def critical_difference(n_methods: int, n_sets: int, level: float = 0.05) -> float:
-    """Return by how much two mean ranks must differ to be told apart by Nemenyi's test of all pairs."""
+    """Return by how much two mean ranks must differ to be told apart by Nemenyi's test of all
+    pairs."""
     q = studentized_range.ppf(1 - level, n_methods, np.inf) / np.sqrt(2)
     return float(q * np.sqrt(n_methods * (n_methods + 1) / (6 * n_sets)))
 
 
 def cliques(ranks: Sequence[float], difference: float) -> list[tuple[int, int]]:
-    """Return first and last of the runs of sorted ranks within a difference; none that lies within another."""
+    """Return first and last of the runs of sorted ranks within a difference; none that lies within
+    another."""
     runs = []
     for first, rank in enumerate(ranks):
         last = max(k for k, one in enumerate(ranks) if one - rank <= difference)
@@ -350,31 +419,50 @@ def draw_ranks(figures: Figures, path: Path) -> None:
         label = f"{title(method)}  {rank:.2f}" if left else f"{rank:.2f}  {title(method)}"
         ax.text(end, y, f" {label} ", ha="right" if left else "left", va="center", fontsize=9)
     ax.plot([1, 1 + difference], [0.95, 0.95], color="black", linewidth=2)
-    ax.text(1 + difference / 2, 1.05, f"critical difference {difference:.2f}", ha="center", va="bottom", fontsize=8)
+    ax.text(
+        1 + difference / 2,
+        1.05,
+        f"critical difference {difference:.2f}",
+        ha="center",
+        va="bottom",
+        fontsize=8,
+    )
     ax.set_xlim(1 - 0.45 * k, k + 0.45 * k)
     ax.axis("off")
     figure.savefig(path, dpi=95, metadata={"Software": None})
 
 
-# Parts of a page ------------------------------------------------------------------------------------------------------
+# Parts of a page ----------------------------------------------------------------------------------
 
 
 def methods_table(figures: Figures, other: str, head: str) -> str:
-    """Return every method's means and rank over the compared sets, and kernelmosaic beside it on those both have."""
+    """Return every method's means and rank over the compared sets, and kernelmosaic beside it on
+    those both have."""
     ranks, sets = figures.ranks(), figures.compared
     order = sorted(ranks, key=lambda method: ranks[method])
     lines = []
-    for method in [*order, *(one for one in figures.methods if one not in ranks and figures.complete(one))]:
+    for method in [
+        *order,
+        *(one for one in figures.methods if one not in ranks and figures.complete(one)),
+    ]:
         sure = set(sets) <= set(figures.complete(method))
 
-        def cell(figure: str, form: str, factor: float = 1.0, method: str = method, sure: bool = sure) -> str:
-            value = factor * np.mean(figures.means(method, sets, figure)) if sure and sets else np.nan
+        def cell(
+            figure: str, form: str, factor: float = 1.0, method: str = method, sure: bool = sure
+        ) -> str:
+            value = (
+                factor * np.mean(figures.means(method, sets, figure)) if sure and sets else np.nan
+            )
             return "" if np.isnan(value) else format(value, form)
 
         pair = figures.pair(OURS, method)
         lines.append(
             [
-                *(title(method), cell("accuracy", ".2f", 100.0), f"{ranks[method]:.2f}" if method in ranks else ""),
+                *(
+                    title(method),
+                    cell("accuracy", ".2f", 100.0),
+                    f"{ranks[method]:.2f}" if method in ranks else "",
+                ),
                 *(cell(other, ".3f"), cell("seconds", ".1f")),
                 *(pair.cells() if method != OURS and pair.sets else [""] * 3),
             ]
@@ -384,7 +472,8 @@ def methods_table(figures: Figures, other: str, head: str) -> str:
 
 
 def results(figures: Figures, contest: Contest, other: str, head: str) -> Row:
-    """Return what the section of results has on every page: its table, how many sets and splits, the machines."""
+    """Return what the section of results has on every page: its table, how many sets and splits,
+    the machines."""
     return {
         "table": methods_table(figures, other, head),
         "n_compared": len(figures.compared),
@@ -396,12 +485,17 @@ def results(figures: Figures, contest: Contest, other: str, head: str) -> Row:
 
 
 def write_sets(figures: Figures, name: str) -> None:
-    """Write the mean accuracy of every method on every set, in percent; nothing where splits are missing."""
+    """Write the mean accuracy of every method on every set, in percent; nothing where splits are
+    missing."""
     complete = {method: set(figures.complete(method)) for method in figures.methods}
     lines = []
     for one in figures.sets:
         first = next(row for row in figures.rows if row["set"] == one)
-        line: Row = {"set": one, "train": f"{first['train']:.0f}", "columns": f"{first['columns']:.0f}"}
+        line: Row = {
+            "set": one,
+            "train": f"{first['train']:.0f}",
+            "columns": f"{first['columns']:.0f}",
+        }
         for method in figures.methods:
             mean = 100 * figures.means(method, [one])[0]
             line[title(method)] = f"{mean:.1f}" if one in complete[method] else ""
@@ -411,17 +505,25 @@ def write_sets(figures: Figures, name: str) -> None:
 
 def splits_run(figures: Figures, n_splits: Callable[[int], int]) -> str:
     """Say of which sets fewer splits were run than are published."""
-    sizes = {str(row["set"]): int(row["train"] + row["test"]) for row in figures.rows if row.get("train", "") != ""}
+    sizes = {
+        str(row["set"]): int(row["train"] + row["test"])
+        for row in figures.rows
+        if row.get("train", "") != ""
+    }
     fewer = [name for name in figures.sets if figures.splits[name] < n_splits(sizes[name])]
     if not fewer:
         return "All published ones were run."
     counts = " or ".join(map(str, sorted({figures.splits[name] for name in fewer})))
     least = min(sizes[name] for name in fewer)
-    return f"{len(fewer)} sets, of {least:,} samples or more, were run on {counts} of the published splits only."
+    return (
+        f"{len(fewer)} sets, of {least:,} samples or more, were run on {counts} of the published"
+        " splits only."
+    )
 
 
 def behind(figures: Figures, count: int = 3) -> str:
-    """Name the sets on which kernelmosaic is furthest behind the best of the ranked methods, with both figures."""
+    """Name the sets on which kernelmosaic is furthest behind the best of the ranked methods, with
+    both figures."""
     rivals = [method for method in figures.ranked if method != OURS]
     sets = figures.complete(OURS)  # also those that another method lacks
     own = figures.means(OURS, sets)
@@ -431,7 +533,8 @@ def behind(figures: Figures, count: int = 3) -> str:
         row[there] = figures.means(method, np.array(sets)[there].tolist())
     off = others.max(axis=0) - own
     found = [
-        f"{sets[k]} ({100 * own[k]:.1f} for {100 * others[:, k].max():.1f}, {title(rivals[others[:, k].argmax()])})"
+        f"{sets[k]} ({100 * own[k]:.1f} for {100 * others[:, k].max():.1f},"
+        f" {title(rivals[others[:, k].argmax()])})"
         for k in np.argsort(-off, kind="stable")[:count]
         if off[k] > 0
     ]
@@ -439,12 +542,20 @@ def behind(figures: Figures, count: int = 3) -> str:
 
 
 def not_run(figures: Figures) -> str:
-    """Name the sizes of the sets that have figures of other methods alone, as a line of the limits."""
-    sizes = {str(row["set"]): int(row["train"] + row["test"]) for row in figures.rows if row.get("train", "") != ""}
+    """Name the sizes of the sets that have figures of other methods alone, as a line of the
+    limits."""
+    sizes = {
+        str(row["set"]): int(row["train"] + row["test"])
+        for row in figures.rows
+        if row.get("train", "") != ""
+    }
     missing = [sizes[name] for name in figures.sets if not figures.of(name, OURS)]
     if not missing:
         return ""
-    return f"- kernelmosaic was not run on {len(missing)} sets, of {min(missing):,} to {max(missing):,} samples.\n"
+    return (
+        f"- kernelmosaic was not run on {len(missing)} sets, of {min(missing):,} to"
+        f" {max(missing):,} samples.\n"
+    )
 
 
 def answer(figures: Figures) -> str:
@@ -454,12 +565,21 @@ def answer(figures: Figures) -> str:
     best = ", ".join(f"{title(one)} ({ranks[one]:.2f})" for one in order[:3])
     number = len(figures.compared)
     lines = [
-        f"Over {number} of {len(figures.sets)} sets it has a mean rank of {ranks[OURS]:.2f} among {len(ranks)} methods",
+        (
+            f"Over {number} of {len(figures.sets)} sets it has a mean rank of {ranks[OURS]:.2f}"
+            f" among {len(ranks)} methods"
+        ),
         f"(Friedman's test, *p* = {p_text(figures.friedman())}). The best mean ranks are {best}.",
         "",
     ]
-    others = dict.fromkeys(one for one in (*order[:2], EQUAL, SVM, BOOSTING) if one != OURS and one in figures.methods)
-    lines += [f"- **Against {title(one)}**: {pair.said()}." for one in others if (pair := figures.pair(OURS, one)).sets]
+    others = dict.fromkeys(
+        one for one in (*order[:2], EQUAL, SVM, BOOSTING) if one != OURS and one in figures.methods
+    )
+    lines += [
+        f"- **Against {title(one)}**: {pair.said()}."
+        for one in others
+        if (pair := figures.pair(OURS, one)).sets
+    ]
     return "\n".join(lines)
 
 
@@ -475,7 +595,7 @@ def summary(figures: Figures | None) -> tuple[str, str, str]:
         f"accuracy {ours:.2f} %, mean rank {ranks[OURS]:.2f}",
         f"{other:.2f} %, mean rank {ranks[best]:.2f}, {title(best)}",
         (
-            f"rank {place} of {len(ranks)} methods over {len(sets)} sets (Wilcoxon against {title(best)}, *p* = "
-            f"{p_text(figures.pair(OURS, best).p)})"
+            f"rank {place} of {len(ranks)} methods over {len(sets)} sets (Wilcoxon against"
+            f" {title(best)}, *p* = {p_text(figures.pair(OURS, best).p)})"
         ),
     )

@@ -1,9 +1,11 @@
-"""The classifiers that `uci_classes.py` and `wide.py` compare, each fitted to one split and scored on its test part.
+"""The classifiers that `uci_classes.py` and `wide.py` compare, each fitted to one split and scored
+on its test part.
 
 `uci.py` has the regression of xRFM from here.
 
-Recursive feature machines are written from the formulas of Radhakrishnan et al. (arXiv:2212.13881) with the settings of
-the script that their figures on these sets are from; xRFM is the package of that name, imported where it is fitted.
+Recursive feature machines are written from the formulas of Radhakrishnan et al. (arXiv:2212.13881)
+with the settings of the script that their figures on these sets are from; xRFM is the package of
+that name, imported where it is fitted.
 """
 
 from __future__ import annotations
@@ -26,26 +28,35 @@ from sklearn.svm import SVC
 
 from kernelmosaic import MKLRidgeClassifierCV
 
-#: Of more training samples than this, so many, drawn at random by class, serve to search the settings of SVM and trees.
+#: Of more training samples than this, so many, drawn at random by class, serve to search the
+#: settings of SVM and trees.
 MOST_SEARCHED = 4000
 FOLDS = StratifiedKFold(3, shuffle=True, random_state=0)
 #: 30 points for the SVM; gamma is divided by the number of columns.
 CS, GAMMAS = np.logspace(-1, 4, 6), np.logspace(-2, 1, 5)
 TREES = 500
 BOOSTING_GRID = [
-    {"learning_rate": [0.05, 0.2], "max_leaf_nodes": [4, 16], "min_samples_leaf": [5], "l2_regularization": [0, 10]},
+    {
+        "learning_rate": [0.05, 0.2],
+        "max_leaf_nodes": [4, 16],
+        "min_samples_leaf": [5],
+        "l2_regularization": [0, 10],
+    },
     {"learning_rate": [0.05, 0.2], "max_leaf_nodes": [4, 16], "min_samples_leaf": [20]},
 ]
-#: Where a tree per class on many columns takes long: classes × columns (one for two classes) above MANY.
+#: Where a tree per class on many columns takes long: classes × columns (one for two classes) above
+#: MANY.
 MANY, MANY_GRID = 1000, {"max_leaf_nodes": [4], "min_samples_leaf": [5, 20]}
 #: Random settings of xRFM.
 XRFM_SETTINGS = 30
-#: Recursive feature machines as their script has them: width of the Laplacian, steps of the metric, ridges.
+#: Recursive feature machines as their script has them: width of the Laplacian, steps of the metric,
+#: ridges.
 WIDTH, STEPS, RIDGES = 10.0, 5, (10.0, 1.0, 0.1, 0.01, 0.001)
 
 
 class Split(NamedTuple):
-    """Samples and classes to train on (A, a) and to test on (B, b); X and y are all of them, for what leaks.
+    """Samples and classes to train on (A, a) and to test on (B, b); X and y are all of them, for
+    what leaks.
 
     `number` is that of the split, from which whatever is drawn at random is drawn.
     """
@@ -59,7 +70,9 @@ class Split(NamedTuple):
     number: int
 
 
-def make_split(X: np.ndarray, y: np.ndarray, train: np.ndarray, test: np.ndarray, number: int) -> Split:
+def make_split(
+    X: np.ndarray, y: np.ndarray, train: np.ndarray, test: np.ndarray, number: int
+) -> Split:
     """Return a split without the columns that are constant in its training part."""
     X = X[:, X[train].min(axis=0) < X[train].max(axis=0)].astype(np.float64)
     return Split(X[train], y[train], X[test], y[test], X, y, number)
@@ -68,7 +81,8 @@ def make_split(X: np.ndarray, y: np.ndarray, train: np.ndarray, test: np.ndarray
 def take_share(y: np.ndarray, share: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the samples that remain, and a share of every class, drawn at random.
 
-    At least one sample of every class remains. If nothing would be taken, one sample of the largest class is.
+    At least one sample of every class remains. If nothing would be taken, one sample of the largest
+    class is.
     """
     rng = np.random.RandomState(seed)
     taken = []
@@ -82,18 +96,21 @@ def take_share(y: np.ndarray, share: float, seed: int) -> tuple[np.ndarray, np.n
     return np.setdiff1d(np.arange(len(y)), drawn), drawn
 
 
-# Recursive feature machines -------------------------------------------------------------------------------------------
+# Recursive feature machines -----------------------------------------------------------------------
 
 
 class RecursiveFeatureMachine:
-    """Ridge regression of indicators on a Laplacian kernel whose metric is learned by its own gradients.
+    """Ridge regression of indicators on a Laplacian kernel whose metric is learned by its own
+    gradients.
 
-    k(x, z) = exp(−‖x − z‖_M / 10), where ‖v‖²_M = vᵀMv. With the coefficients α that solve (K + λI) α = Y,
-    f_c(x) = Σ_i α_ic k(x_i, x), and the next metric is the mean over the samples of Σ_c ∇f_c(x) ∇f_c(x)ᵀ; the first is
-    M = I. λ, whether samples are scaled to length one, and the step to stop at are those of the highest accuracy on one
-    half of the samples, the machine being learned on the other; the metric of that half is kept, and α solved on all.
+    k(x, z) = exp(−‖x − z‖_M / 10), where ‖v‖²_M = vᵀMv. With the coefficients α that solve (K + λI)
+    α = Y, f_c(x) = Σ_i α_ic k(x_i, x), and the next metric is the mean over the samples of Σ_c
+    ∇f_c(x) ∇f_c(x)ᵀ; the first is M = I. λ, whether samples are scaled to length one, and the step
+    to stop at are those of the highest accuracy on one half of the samples, the machine being
+    learned on the other; the metric of that half is kept, and α solved on all.
 
-    Here M = FᵀF, F having no more rows than there are samples times classes, and distances are those of z = Fx.
+    Here M = FᵀF, F having no more rows than there are samples times classes, and distances are
+    those of z = Fx.
 
     Parameters
     ----------
@@ -106,13 +123,17 @@ class RecursiveFeatureMachine:
     def __init__(self, device: str | None = None, seed: int = 0) -> None:
         self.device, self.seed = device, seed
 
-    def fit(self, X: np.ndarray, y: np.ndarray, chosen_on: tuple[np.ndarray, np.ndarray] | None = None) -> Self:
-        """Solve the machine on samples, its metric and settings chosen on halves of them, or of those given."""
+    def fit(
+        self, X: np.ndarray, y: np.ndarray, chosen_on: tuple[np.ndarray, np.ndarray] | None = None
+    ) -> Self:
+        """Solve the machine on samples, its metric and settings chosen on halves of them, or of
+        those given."""
         X_all, y_all = (X, y) if chosen_on is None else chosen_on
         self.classes_ = np.unique(y_all)
         first, second = take_share(y_all, 0.5, self.seed)
         best = -1.0
-        # A sample of length zero cannot be scaled; the script names the one set that has such samples.
+        # A sample of length zero cannot be scaled; the script names the one set that has such
+        # samples.
         lengths = (True, False) if np.all(np.linalg.norm(X_all, axis=1) > 0) else (False,)
         for ridge in RIDGES:
             for scaled in lengths:
@@ -130,19 +151,24 @@ class RecursiveFeatureMachine:
         return self
 
     def decision_function(self, X: np.ndarray) -> np.ndarray:
-        """Return the outputs, one column per class; of two classes, by how much the second is above the first."""
+        """Return the outputs, one column per class; of two classes, by how much the second is above
+        the first."""
         K, _ = kernel(self.xp, self.samples_, self._read(X, self.scaled_), self.factor_)
         outputs = self._host(K.T @ self.alpha_)
         return outputs[:, 1] - outputs[:, 0] if len(self.classes_) == 2 else outputs
 
     def predict(self, X: np.ndarray) -> np.ndarray:
         outputs = self.decision_function(X)
-        return self.classes_[(outputs > 0).astype(int) if outputs.ndim == 1 else outputs.argmax(axis=1)]
+        return self.classes_[
+            (outputs > 0).astype(int) if outputs.ndim == 1 else outputs.argmax(axis=1)
+        ]
 
     def _solve(self, A: Any, y: np.ndarray, F: Any, ridge: float) -> Any:
         K, _ = kernel(self.xp, A, A, F)
         indicators = (y[:, np.newaxis] == self.classes_).astype(np.float64)
-        return self.xp.linalg.solve(K + self._array(ridge * np.eye(len(y))), self._array(indicators))
+        return self.xp.linalg.solve(
+            K + self._array(ridge * np.eye(len(y))), self._array(indicators)
+        )
 
     def _read(self, X: np.ndarray, scaled: bool) -> Any:
         if scaled:
@@ -166,7 +192,8 @@ class RecursiveFeatureMachine:
 
 
 def kernel(xp: Any, A: Any, B: Any, F: Any) -> tuple[Any, Any]:
-    """Return exp(−d / 10) and the distances d of the metric FᵀF, Euclid's if F is None; `xp` is NumPy or PyTorch."""
+    """Return exp(−d / 10) and the distances d of the metric FᵀF, Euclid's if F is None; `xp` is
+    NumPy or PyTorch."""
     if F is not None:
         A, B = A @ F.T, B @ F.T
     squared = (A * A).sum(axis=1)[:, None] + (B * B).sum(axis=1)[None, :] - 2 * A @ B.T
@@ -177,7 +204,8 @@ def kernel(xp: Any, A: Any, B: Any, F: Any) -> tuple[Any, Any]:
 def next_factor(xp: Any, A: Any, alpha: Any, F: Any) -> Any:
     """Return F of the next metric FᵀF = 1/n Σ_j Σ_c ∇f_c(x_j) ∇f_c(x_j)ᵀ.
 
-    ∇f_c(x_j) = −1/10 Fᵀ Σ_i α_ic k_ij / d_ij (z_j − z_i). Samples that lie on each other have no gradient.
+    ∇f_c(x_j) = −1/10 Fᵀ Σ_i α_ic k_ij / d_ij (z_j − z_i). Samples that lie on each other have no
+    gradient.
     """
     K, distances = kernel(xp, A, A, F)
     apart = distances > 1e-10
@@ -191,11 +219,12 @@ def next_factor(xp: Any, A: Any, alpha: Any, F: Any) -> Any:
     return xp.linalg.qr(xp.concatenate(gradients) / len(A) ** 0.5)[1]
 
 
-# xRFM -----------------------------------------------------------------------------------------------------------------
+# xRFM ---------------------------------------------------------------------------------------------
 
 
 def xrfm_settings(number: int) -> Row:
-    """Return one random setting of the space that xRFM's authors search in their package of tuned models, pytabkit."""
+    """Return one random setting of the space that xRFM's authors search in their package of tuned
+    models, pytabkit."""
     rng = np.random.default_rng(number)
     exponent = float(rng.uniform(0.7, 1.4))
     return {
@@ -218,10 +247,12 @@ def best_xrfm(
     seed: int,
     n_settings: int,
 ) -> Any:
-    """Return the machine of the random settings with the least error on samples held out; xRFM stops early on them."""
+    """Return the machine of the random settings with the least error on samples held out; xRFM
+    stops early on them."""
     import xrfm
 
-    # The kernel of p-norms holds an array of samples × batch × columns: two gigabytes of them, a dozen at a time.
+    # The kernel of p-norms holds an array of samples × batch × columns: two gigabytes of them, a
+    # dozen at a time.
     batch = int(np.clip(2e9 / (48 * train[0].size), 1, 8192))
     least, best = np.inf, None
     for number in range(n_settings):
@@ -245,9 +276,12 @@ def best_xrfm(
 
 
 class TunedXRFM:
-    """The best of `XRFM_SETTINGS` random settings of xRFM on a fifth of the training part, which is held out."""
+    """The best of `XRFM_SETTINGS` random settings of xRFM on a fifth of the training part, which is
+    held out."""
 
-    def __init__(self, device: str | None = None, seed: int = 0, n_settings: int = XRFM_SETTINGS) -> None:
+    def __init__(
+        self, device: str | None = None, seed: int = 0, n_settings: int = XRFM_SETTINGS
+    ) -> None:
         self.settings: Row = {"device": device, "seed": seed, "n_settings": n_settings}
 
     def fit(self, X: np.ndarray, y: np.ndarray) -> Self:
@@ -265,7 +299,9 @@ class TunedXRFM:
         return self
 
     def predict_proba(self, X: np.ndarray) -> np.ndarray:
-        found = self.model_.predict_proba(self.scaler_.transform(X).astype(np.float32)).astype(np.float64)
+        found = self.model_.predict_proba(self.scaler_.transform(X).astype(np.float32)).astype(
+            np.float64
+        )
         return found / found.sum(axis=1, keepdims=True)
 
     def predict(self, X: np.ndarray) -> np.ndarray:
@@ -275,7 +311,9 @@ class TunedXRFM:
 class TunedXRFMRegressor:
     """The same for numbers, which are standardised as the inputs are."""
 
-    def __init__(self, device: str | None = None, seed: int = 0, n_settings: int = XRFM_SETTINGS) -> None:
+    def __init__(
+        self, device: str | None = None, seed: int = 0, n_settings: int = XRFM_SETTINGS
+    ) -> None:
         self.settings: Row = {"device": device, "seed": seed, "n_settings": n_settings}
 
     def fit(self, X: np.ndarray, y: np.ndarray) -> Self:
@@ -283,9 +321,15 @@ class TunedXRFMRegressor:
         self.inputs_ = StandardScaler().fit(X[rows])
         self.targets_ = StandardScaler().fit(y[rows, np.newaxis])
         A, B = (self.inputs_.transform(X[some]).astype(np.float32) for some in (rows, held))
-        a, b = (self.targets_.transform(y[some, np.newaxis]).astype(np.float32) for some in (rows, held))
+        a, b = (
+            self.targets_.transform(y[some, np.newaxis]).astype(np.float32) for some in (rows, held)
+        )
         self.model_ = best_xrfm(
-            (A, a), (B, b), lambda model: float(np.mean((model.predict(B) - b) ** 2)), "mse", **self.settings
+            (A, a),
+            (B, b),
+            lambda model: float(np.mean((model.predict(B) - b) ** 2)),
+            "mse",
+            **self.settings,
         )
         return self
 
@@ -294,13 +338,17 @@ class TunedXRFMRegressor:
         return self.targets_.inverse_transform(found).ravel()
 
 
-# Searches -------------------------------------------------------------------------------------------------------------
+# Searches -----------------------------------------------------------------------------------------
 
 
 def searched(split: Split) -> np.ndarray:
     """Return the training samples that serve to search: all, or `MOST_SEARCHED` of them."""
     rows = np.arange(len(split.a))
-    return rows if len(rows) <= MOST_SEARCHED else take_share(split.a, MOST_SEARCHED / len(rows), split.number)[1]
+    return (
+        rows
+        if len(rows) <= MOST_SEARCHED
+        else take_share(split.a, MOST_SEARCHED / len(rows), split.number)[1]
+    )
 
 
 def search(model: Any, grid: Any, split: Split) -> Row:
@@ -317,10 +365,11 @@ def gaussians(A: np.ndarray, B: np.ndarray) -> Iterator[np.ndarray]:
 
 
 class TunedSVM:
-    """SVC of standardised samples with the best of 30 settings by three shuffled folds, as a grid search has it.
+    """SVC of standardised samples with the best of 30 settings by three shuffled folds, as a grid
+    search has it.
 
-    A fold's distances are computed once, by matrix products: LIBSVM computes those of every fit one by one, which takes
-    minutes for a thousand samples of several thousand columns.
+    A fold's distances are computed once, by matrix products: LIBSVM computes those of every fit one
+    by one, which takes minutes for a thousand samples of several thousand columns.
     """
 
     def fit(self, split: Split) -> Self:
@@ -329,11 +378,14 @@ class TunedSVM:
         for train, test in FOLDS.split(A, a):
             scaler = StandardScaler().fit(A[train])
             Z = scaler.transform(A[train])
-            for g, (K, k) in enumerate(zip(gaussians(Z, Z), gaussians(scaler.transform(A[test]), Z), strict=True)):
+            for g, (K, k) in enumerate(
+                zip(gaussians(Z, Z), gaussians(scaler.transform(A[test]), Z), strict=True)
+            ):
                 for c, C in enumerate(CS):
                     machine = SVC(C=C, kernel="precomputed").fit(K, a[train])
                     scores[g, c] += np.mean(machine.predict(k) == a[test])
-        # Of equal scores the first of a grid search: the smallest C, and of these the smallest gamma.
+        # Of equal scores the first of a grid search: the smallest C, and of these the smallest
+        # gamma.
         c, self.gamma_ = (int(one) for one in np.unravel_index(scores.T.argmax(), scores.T.shape))
         self.scaler_ = StandardScaler().fit(split.A)
         self.samples_ = self.scaler_.transform(split.A)
@@ -357,7 +409,11 @@ class TunedSVM:
 
 def boosting_grid(split: Split) -> Any:
     n_classes = len(np.unique(split.a))
-    return MANY_GRID if (1 if n_classes == 2 else n_classes) * split.A.shape[1] > MANY else BOOSTING_GRID
+    return (
+        MANY_GRID
+        if (1 if n_classes == 2 else n_classes) * split.A.shape[1] > MANY
+        else BOOSTING_GRID
+    )
 
 
 def tuned_boosting(split: Split) -> Any:
@@ -377,13 +433,20 @@ FITS: dict[str, Callable[[Split, str | None], Any]] = {
     OURS: ours,
     EQUAL: lambda split, device: ours(split, device, weights="uniform"),
     SVM: lambda split, device: TunedSVM().fit(split),
-    FOREST: lambda split, device: RandomForestClassifier(TREES, random_state=0).fit(split.A, split.a),
-    DEFAULT: lambda split, device: HistGradientBoostingClassifier(random_state=0).fit(split.A, split.a),
+    FOREST: lambda split, device: RandomForestClassifier(TREES, random_state=0).fit(
+        split.A, split.a
+    ),
+    DEFAULT: lambda split, device: HistGradientBoostingClassifier(random_state=0).fit(
+        split.A, split.a
+    ),
     BOOSTING: lambda split, device: tuned_boosting(split),
     XRFM: lambda split, device: TunedXRFM(device, split.number).fit(split.A, split.a),
     RFM: lambda split, device: RecursiveFeatureMachine(device, split.number).fit(split.A, split.a),
-    # As the script: one pair of halves of all samples for all splits, labels of test samples among them.
-    LEAK: lambda split, device: RecursiveFeatureMachine(device).fit(split.A, split.a, (split.X, split.y)),
+    # As the script: one pair of halves of all samples for all splits, labels of test samples among
+    # them.
+    LEAK: lambda split, device: RecursiveFeatureMachine(device).fit(
+        split.A, split.a, (split.X, split.y)
+    ),
 }
 #: On the page.
 TITLES = {
@@ -409,7 +472,7 @@ def installed(methods: list[str], find: Callable[[str], Any] = find_spec) -> lis
     return methods
 
 
-# Scores ---------------------------------------------------------------------------------------------------------------
+# Scores -------------------------------------------------------------------------------------------
 
 
 def area(y: np.ndarray, scores: np.ndarray, classes: np.ndarray) -> float:
@@ -423,9 +486,15 @@ def area(y: np.ndarray, scores: np.ndarray, classes: np.ndarray) -> float:
 
 
 def measure(method: str, split: Split, device: str | None = None, with_area: bool = False) -> Row:
-    """Return accuracy, log-loss where the method has probabilities, and the times of one method on one split."""
+    """Return accuracy, log-loss where the method has probabilities, and the times of one method on
+    one split."""
     device = device if method in ON_DEVICE else None
-    found: Row = {"train": len(split.a), "test": len(split.b), "columns": split.A.shape[1], "device": device or ""}
+    found: Row = {
+        "train": len(split.a),
+        "test": len(split.b),
+        "columns": split.A.shape[1],
+        "device": device or "",
+    }
     if method == XRFM:  # what the package loads is no part of a fit
         import_module("xrfm")
     start = time.monotonic()
@@ -435,7 +504,9 @@ def measure(method: str, split: Split, device: str | None = None, with_area: boo
     found["seconds"] = time.monotonic() - start
     found["accuracy"] = float(np.mean(model.predict(split.B) == split.b))
     if hasattr(model, "predict_proba"):
-        found["log_loss"] = float(log_loss(split.b, model.predict_proba(split.B), labels=model.classes_))
+        found["log_loss"] = float(
+            log_loss(split.b, model.predict_proba(split.B), labels=model.classes_)
+        )
     if with_area:
         # The probabilities of a small SVM may be in another order than its outputs.
         outputs = getattr(model, "decision_function", None) or model.predict_proba

@@ -1,13 +1,16 @@
-"""Chemistry: potencies and other properties of molecules, from fingerprints whose kernels are weighed.
+"""Chemistry: potencies and other properties of molecules, from fingerprints whose kernels are
+weighed.
 
-    python studies/chemistry.py --data FOLDER [--output FOLDER] [--jobs 2] [--groups folds ridge adme]
-    python studies/chemistry.py --page
+    python studies/chemistry.py --data FOLDER [--output FOLDER] [--jobs 2] [--groups folds ridge
+    adme] python studies/chemistry.py --page
 
-FOLDER, or the environment variable KERNELMOSAIC_DATA, holds moleculeace.csv.gz, moleculeace_results.csv,
-moleculeace_results_2025.csv, adme.csv.gz and adme_results.csv. Needs rdkit (`pip install "kernelmosaic[studies]"`). The
-group `ridge` has the methods of least squares on the 30 targets of MoleculeACE, `folds` all others there, `adme` least
-squares on six endpoints of another set. Fingerprints and every finished unit are kept in the folder of the run: a
-stopped run resumes there. Writes docs/studies/chemistry*.csv, the picture and its page docs/studies/chemistry.md.
+FOLDER, or the environment variable KERNELMOSAIC_DATA, holds moleculeace.csv.gz,
+moleculeace_results.csv, moleculeace_results_2025.csv, adme.csv.gz and adme_results.csv. Needs rdkit
+(`pip install "kernelmosaic[studies]"`). The group `ridge` has the methods of least squares on the
+30 targets of MoleculeACE, `folds` all others there, `adme` least squares on six endpoints of
+another set. Fingerprints and every finished unit are kept in the folder of the run: a stopped run
+resumes there. Writes docs/studies/chemistry*.csv, the picture and its page
+docs/studies/chemistry.md.
 """
 
 from __future__ import annotations
@@ -54,9 +57,11 @@ KERNELS = {
     "autocorrelation": ("autocorrelation", True),
     "properties": ("properties", True),
 }
-#: Numbers, standardised and compared by a Gaussian of the median distance; everything else by Tanimoto's kernel.
+#: Numbers, standardised and compared by a Gaussian of the median distance; everything else by
+#: Tanimoto's kernel.
 NUMBERS = ("surfaces", "autocorrelation", "properties")
-#: What least squares learns from: the same, Laplacians in place of the Gaussians, and seven kernels more.
+#: What least squares learns from: the same, Laplacians in place of the Gaussians, and seven kernels
+#: more.
 RIDGE_KERNELS = KERNELS | {
     "Morgan 1, counts": ("morgan1", True),
     "Morgan 3, counts": ("morgan3", True),
@@ -86,11 +91,12 @@ CHEAP = "uniform, no properties"
 CHUNK = 1500
 
 
-# Fingerprints --------------------------------------------------------------------------------------------------------
+# Fingerprints -------------------------------------------------------------------------------------
 
 
 def fingerprints(smiles: list[str]) -> tuple[dict[str, Any], Row]:
-    """Return every fingerprint of some molecules, their columns numbered as rdkit does, and CPU seconds."""
+    """Return every fingerprint of some molecules, their columns numbered as rdkit does, and CPU
+    seconds."""
     from rdkit import Chem, RDLogger
     from rdkit.Chem import rdFingerprintGenerator as make
     from rdkit.Chem import rdMolDescriptors as of
@@ -117,22 +123,34 @@ def fingerprints(smiles: list[str]) -> tuple[dict[str, Any], Row]:
     found: dict[str, Any] = {}
     for name, generator in generators.items():
         with cpu_time(seconds, name):
-            found[name] = _stored([generator.GetSparseCountFingerprint(one).GetNonzeroElements() for one in molecules])
+            found[name] = _stored(
+                [generator.GetSparseCountFingerprint(one).GetNonzeroElements() for one in molecules]
+            )
     with cpu_time(seconds, "maccs"):
-        found["maccs"] = _stored([dict.fromkeys(of.GetMACCSKeysFingerprint(one).GetOnBits(), 1) for one in molecules])
+        found["maccs"] = _stored(
+            [dict.fromkeys(of.GetMACCSKeysFingerprint(one).GetOnBits(), 1) for one in molecules]
+        )
     with cpu_time(seconds, "pharmacophores"):
-        found["pharmacophores"] = np.array([rdReducedGraphs.GetErGFingerprint(one) for one in molecules])
+        found["pharmacophores"] = np.array(
+            [rdReducedGraphs.GetErGFingerprint(one) for one in molecules]
+        )
     with cpu_time(seconds, "ecfp"):
         ecfp = make.GetMorganGenerator(radius=2, fpSize=1024)
         found["ecfp"] = np.array([ecfp.GetFingerprintAsNumPy(one) for one in molecules])
     surfaces = (of.MQNs_, of.PEOE_VSA_, of.SMR_VSA_, of.SlogP_VSA_)
     with cpu_time(seconds, "surfaces"):
-        found["surfaces"] = np.array([np.concatenate([compute(one) for compute in surfaces]) for one in molecules])
+        found["surfaces"] = np.array(
+            [np.concatenate([compute(one) for compute in surfaces]) for one in molecules]
+        )
     with cpu_time(seconds, "autocorrelation"):
         found["autocorrelation"] = np.array([of.CalcAUTOCORR2D(one) for one in molecules])
-    properties = of.Properties([name for name in of.Properties.GetAvailableProperties() if name not in SLOW])
+    properties = of.Properties(
+        [name for name in of.Properties.GetAvailableProperties() if name not in SLOW]
+    )
     with cpu_time(seconds, "properties"):
-        found["properties"] = np.array([list(properties.ComputeProperties(one)) for one in molecules])
+        found["properties"] = np.array(
+            [list(properties.ComputeProperties(one)) for one in molecules]
+        )
     return found, seconds
 
 
@@ -145,13 +163,18 @@ def _stored(counts: list[dict[int, int]]) -> tuple[np.ndarray, np.ndarray, np.nd
 
 
 def all_fingerprints(smiles: np.ndarray, folder: Path, jobs: int) -> tuple[dict[str, Any], Row]:
-    """Return the fingerprints of all molecules, a row each, and CPU seconds; chunks that are there are read."""
+    """Return the fingerprints of all molecules, a row each, and CPU seconds; chunks that are there
+    are read."""
     folder.mkdir(parents=True, exist_ok=True)
     cuts = [list(smiles[start : start + CHUNK]) for start in range(0, len(smiles), CHUNK)]
-    chunks = [(cut, folder / f"{sha1(' '.join(cut).encode()).hexdigest()[:12]}.pickle") for cut in cuts]
+    chunks = [
+        (cut, folder / f"{sha1(' '.join(cut).encode()).hexdigest()[:12]}.pickle") for cut in cuts
+    ]
     show = progress("fingerprints", len(chunks))
     parts = []
-    for part in Parallel(n_jobs=jobs, return_as="generator")(delayed(_kept)(*chunk) for chunk in chunks):
+    for part in Parallel(n_jobs=jobs, return_as="generator")(
+        delayed(_kept)(*chunk) for chunk in chunks
+    ):
         parts.append(part)
         show(len(parts))
     seconds = {name: sum(part[1][name] for part in parts) for name in parts[0][1]}
@@ -183,12 +206,13 @@ def progress(name: str, total: int) -> Callable[[int], None]:
     return show
 
 
-# One target ----------------------------------------------------------------------------------------------------------
+# One target ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Molecules:
-    """Fingerprints of some molecules with their values, and which of them train; on cliffs or not."""
+    """Fingerprints of some molecules with their values, and which of them train; on cliffs or
+    not."""
 
     prints: dict[str, Any]
     y: np.ndarray
@@ -201,7 +225,9 @@ class Molecules:
 
 
 def gram_matrices(
-    molecules: Molecules, kernels: dict[str, tuple[str, bool]] = KERNELS, of_numbers: type[Any] = Gaussian
+    molecules: Molecules,
+    kernels: dict[str, tuple[str, bool]] = KERNELS,
+    of_numbers: type[Any] = Gaussian,
 ) -> dict[str, np.ndarray]:
     """Return the kernels between all molecules, training and test."""
     found, train = {}, molecules.train
@@ -221,11 +247,16 @@ def gram_matrices(
 
 
 def run_ridge(unit: str, molecules: Molecules, method: str) -> Row:
-    """Return the predictions of one method of `WEIGHED` for the test molecules, weights, ridge and CPU seconds."""
+    """Return the predictions of one method of `WEIGHED` for the test molecules, weights, ridge and
+    CPU seconds."""
     y, train, test = molecules.y, molecules.train, molecules.test
     seconds: Row = {}
     with cpu_time(seconds, "kernels"):
-        matrices = gram_matrices(molecules) if method == FEW else gram_matrices(molecules, RIDGE_KERNELS, Laplacian)
+        matrices = (
+            gram_matrices(molecules)
+            if method == FEW
+            else gram_matrices(molecules, RIDGE_KERNELS, Laplacian)
+        )
     kernels = [(name, Precomputed(K)) for name, K in matrices.items()]
     numbers = np.arange(len(y))[:, None]
     if method == SAME:
@@ -238,7 +269,9 @@ def run_ridge(unit: str, molecules: Molecules, method: str) -> Row:
     weights = np.asarray(model.weights_) / np.sum(model.weights_)
     found = {"predicted": predicted.tolist(), "weights": weights.tolist(), "seconds": seconds}
     # The ridge is relative to the sum of the weights.
-    found["chosen"] = float(model.C_ / y[train].std() if method == SAME else model.alpha_ / np.sum(model.weights_))
+    found["chosen"] = float(
+        model.C_ / y[train].std() if method == SAME else model.alpha_ / np.sum(model.weights_)
+    )
     return {"unit": unit, **found}
 
 
@@ -249,7 +282,8 @@ def rmse_of(predicted: np.ndarray, molecules: Molecules) -> list[float]:
 
 
 def run_target(name: str, molecules: Molecules) -> Row:
-    """Return errors, weights and CPU seconds of the methods whose settings folds choose on one target."""
+    """Return errors, weights and CPU seconds of the methods whose settings folds choose on one
+    target."""
     prints, y, train, test = molecules.prints, molecules.y, molecules.train, molecules.test
     seconds: Row = {}
     with cpu_time(seconds, "kernels"):
@@ -291,12 +325,20 @@ def run_target(name: str, molecules: Molecules) -> Row:
     with cpu_time(seconds, "check"):
         ecfp = prints["ecfp"].astype(np.float64)
         keep(
-            "SVR, published settings", SVR(C=10, epsilon=0.1, gamma=0.01).fit(ecfp[train], y[train]).predict(ecfp[test])
+            "SVR, published settings",
+            SVR(C=10, epsilon=0.1, gamma=0.01).fit(ecfp[train], y[train]).predict(ecfp[test]),
         )
-    return {"unit": name, "errors": errors, "weights": weights, "chosen": chosen, "seconds": seconds, "n": len(y)}
+    return {
+        "unit": name,
+        "errors": errors,
+        "weights": weights,
+        "chosen": chosen,
+        "seconds": seconds,
+        "n": len(y),
+    }
 
 
-# All targets ---------------------------------------------------------------------------------------------------------
+# All targets --------------------------------------------------------------------------------------
 
 
 def read_rows(path: Path) -> list[Row]:
@@ -307,7 +349,8 @@ def read_rows(path: Path) -> list[Row]:
 
 @dataclass(frozen=True)
 class Collection:
-    """The molecules of several targets: a row each, sets by name, fingerprints of distinct molecules when needed."""
+    """The molecules of several targets: a row each, sets by name, fingerprints of distinct
+    molecules when needed."""
 
     name: str
     target: np.ndarray
@@ -326,10 +369,14 @@ class Collection:
     def adme(cls, folder: str | None) -> Collection:
         """Return the molecules of the benchmark for which figures are published."""
         rows = [row for row in read_rows(data_file(folder, "adme.csv.gz")) if row["polaris"]]
-        return cls._of("adme", rows, "endpoint", "value", "polaris", np.zeros(len(rows), dtype=bool))
+        return cls._of(
+            "adme", rows, "endpoint", "value", "polaris", np.zeros(len(rows), dtype=bool)
+        )
 
     @classmethod
-    def _of(cls, name: str, rows: list[Row], target: str, y: str, split: str, cliff: np.ndarray) -> Collection:
+    def _of(
+        cls, name: str, rows: list[Row], target: str, y: str, split: str, cliff: np.ndarray
+    ) -> Collection:
         train = np.array([row[split] == "train" for row in rows])
         texts = (np.array([row[key] for row in rows]) for key in (target, "smiles"))
         return cls(name, *texts, np.array([float(row[y]) for row in rows]), train, cliff)
@@ -344,7 +391,9 @@ class Collection:
         cut = (self.target, self.smiles, self.y, self.train, self.cliff)
         return Collection(self.name, *(one[own] for one in cut))
 
-    def molecules(self, name: str, prints: dict[str, Any] | None = None, place: np.ndarray | None = None) -> Molecules:
+    def molecules(
+        self, name: str, prints: dict[str, Any] | None = None, place: np.ndarray | None = None
+    ) -> Molecules:
         """Return those of one target; `place` has the row of each in `prints`."""
         own = self.target == name
         cut = {} if prints is None else {kind: X[place[own]] for kind, X in prints.items()}
@@ -356,9 +405,17 @@ def run(options: Any) -> None:
     store = Store(options.output, "chemistry")
     done = True
     for group in options.groups:
-        collection = Collection.adme(options.data) if group == "adme" else Collection.moleculeace(options.data)
+        collection = (
+            Collection.adme(options.data)
+            if group == "adme"
+            else Collection.moleculeace(options.data)
+        )
         units = {unit: rest for unit, *rest in units_of(group, collection)}
-        wanted = [unit for unit in store.missing(units) if not options.only or units[unit][0] in options.only]
+        wanted = [
+            unit
+            for unit in store.missing(units)
+            if not options.only or units[unit][0] in options.only
+        ]
         for one in computed(collection, {unit: units[unit] for unit in wanted}, store, options):
             store.add(one["unit"], one)
         done = done and not store.missing(units)
@@ -368,7 +425,8 @@ def run(options: Any) -> None:
 
 
 def units_of(group: str, collection: Collection) -> Iterator[tuple[str, str, Any]]:
-    """Return name, target and method of every unit of a group; all methods of folds are one unit."""
+    """Return name, target and method of every unit of a group; all methods of folds are one
+    unit."""
     for target in collection.targets():
         if group == "folds":
             yield target, target, None
@@ -387,22 +445,31 @@ def computed(collection: Collection, units: Row, store: Store, options: Any) -> 
     smiles, place = np.unique(collection.smiles, return_inverse=True)
     prints, seconds = all_fingerprints(smiles, Path(options.output) / collection.name, options.jobs)
     made = {"seconds": seconds, "molecules": len(smiles), "machine": common.machine()}
-    store.add("fingerprints" if collection.name == "chemistry" else f"fingerprints of {collection.name}", made)
+    store.add(
+        "fingerprints" if collection.name == "chemistry" else f"fingerprints of {collection.name}",
+        made,
+    )
     show = progress("units", len(units))
 
     def task(unit: str) -> Any:
         target, method = units[unit]
         molecules = collection.molecules(target, prints, place)
-        return delayed(run_target)(unit, molecules) if method is None else delayed(run_ridge)(unit, molecules, method)
+        return (
+            delayed(run_target)(unit, molecules)
+            if method is None
+            else delayed(run_ridge)(unit, molecules, method)
+        )
 
     with parallel_config("loky", n_jobs=options.jobs, inner_max_num_threads=1):
-        found = Parallel(return_as="generator_unordered", pre_dispatch=options.jobs)(map(task, units))
+        found = Parallel(return_as="generator_unordered", pre_dispatch=options.jobs)(
+            map(task, units)
+        )
         for done, one in enumerate(found, start=1):
             yield one
             show(done)
 
 
-# Tables, picture and page --------------------------------------------------------------------------------------------
+# Tables, picture and page -------------------------------------------------------------------------
 
 #: The methods on the page; all are in the table.
 TABLED = (EVIDENCE, LOO, EQUAL, SAME, *NORMS, "best single kernel")
@@ -416,7 +483,8 @@ PICTURE = "studies_chemistry_weights.png"
 
 
 def write_tables(store: Store, groups: Sequence[str], folder: str | None) -> None:
-    """Write what the page is made from: errors, weights, CPU seconds and machines of these groups."""
+    """Write what the page is made from: errors, weights, CPU seconds and machines of these
+    groups."""
     known = Collection.moleculeace(folder) if {"folds", "ridge"} & set(groups) else None
     if known is not None:
         common.update_table("chemistry", published_errors(folder), ("target", "method"))
@@ -441,12 +509,20 @@ def published_errors(folder: str | None) -> list[Row]:
         (row["dataset"], f"{row['method']}{LATER}", row)
         for row in read_rows(data_file(folder, "moleculeace_results_2025.csv"))
     ]
-    return [error_row(target, method, row["rmse"], row["cliff_rmse"]) for target, method, row in old + new]
+    return [
+        error_row(target, method, row["rmse"], row["cliff_rmse"])
+        for target, method, row in old + new
+    ]
 
 
 def error_row(target: str, method: str, rmse: Any, cliffs: Any, chosen: Any = "") -> Row:
     chosen = f"{chosen:.3g}" if isinstance(chosen, float) else chosen
-    line = {"target": target, "method": method, "rmse": f"{float(rmse):.4f}", "cliff_rmse": f"{float(cliffs):.4f}"}
+    line = {
+        "target": target,
+        "method": method,
+        "rmse": f"{float(rmse):.4f}",
+        "cliff_rmse": f"{float(cliffs):.4f}",
+    }
     return line | {"chosen": chosen}
 
 
@@ -461,7 +537,8 @@ def write_folds(store: Store, targets: list[str]) -> None:
             line = {"target": target, "kernel": kernel}
             for method in ("ℓ1", "ℓ2"):
                 whole, folds = found["weights"][method]
-                # Shares: weights of different norms, and of different numbers of kernels, are then comparable.
+                # Shares: weights of different norms, and of different numbers of kernels, are then
+                # comparable.
                 each = np.array([whole, *folds])
                 each = (each / each.sum(axis=1, keepdims=True))[:, m]
                 figures = {"": each[0], " low": each[1:].min(), " high": each[1:].max()}
@@ -471,7 +548,9 @@ def write_folds(store: Store, targets: list[str]) -> None:
     common.write_table("chemistry_weights", weights)
     made = store.units["fingerprints"]
     used = {fingerprint for fingerprint, _ in KERNELS.values()} | {"molecules", "ecfp"}
-    parts = {f"fingerprint {name}": seconds for name, seconds in made["seconds"].items() if name in used}
+    parts = {
+        f"fingerprint {name}": seconds for name, seconds in made["seconds"].items() if name in used
+    }
     for part in store.units[targets[0]]["seconds"]:
         parts[part] = sum(store.units[target]["seconds"][part] for target in targets)
     times = [{"part": part, "cpu_seconds": f"{seconds:.1f}"} for part, seconds in parts.items()]
@@ -492,7 +571,9 @@ def write_ridges(store: Store, known: Collection) -> None:
             seconds[method] += sum(one["seconds"].values())
         for m, kernel in enumerate(RIDGE_KERNELS):
             line = {"target": target, "kernel": kernel}
-            weights.append(line | {method: f"{found[method]['weights'][m]:.4f}" for method in (EVIDENCE, LOO)})
+            weights.append(
+                line | {method: f"{found[method]['weights'][m]:.4f}" for method in (EVIDENCE, LOO)}
+            )
     common.update_table("chemistry", errors, ("target", "method"))
     common.write_table("chemistry_ridge", weights)
     times = [{"part": part, "cpu_seconds": f"{spent:.1f}"} for part, spent in seconds.items()]
@@ -532,17 +613,31 @@ def draw(rows: list[Row]) -> None:
     axes = figure.subplots(1, 2, sharey=True)
     for ax, method in zip(axes, ("ℓ1", "ℓ2"), strict=True):
         shares = np.array([row[method] for row in rows]).reshape(len(targets), -1)
-        reach = np.array([row[f"{method} high"] - row[f"{method} low"] for row in rows]).reshape(shares.shape)
-        image = ax.imshow(100 * shares, cmap="viridis", vmin=0, vmax=100 * shares.max(), aspect="auto")
+        reach = np.array([row[f"{method} high"] - row[f"{method} low"] for row in rows]).reshape(
+            shares.shape
+        )
+        image = ax.imshow(
+            100 * shares, cmap="viridis", vmin=0, vmax=100 * shares.max(), aspect="auto"
+        )
         ax.set_xticks(range(len(kernels)), kernels, rotation=60, ha="right", fontsize=8)
-        ax.set_yticks(range(len(targets)), [target.removeprefix("CHEMBL") for target in targets], fontsize=8)
+        ax.set_yticks(
+            range(len(targets)), [target.removeprefix("CHEMBL") for target in targets], fontsize=8
+        )
         half = ", ± half the range over folds" if method == "ℓ1" else ""
         ax.set_title(f"norm {method[1]}: share of each kernel, percent{half}", fontsize=9)
         for (i, m), share in np.ndenumerate(shares):
             if share >= 0.005:
                 text = f"{100 * share:.0f}" + (f"±{50 * reach[i, m]:.0f}" if method == "ℓ1" else "")
                 light = share < 0.6 * shares.max()
-                ax.text(m, i, text, ha="center", va="center", fontsize=5, color="white" if light else "black")
+                ax.text(
+                    m,
+                    i,
+                    text,
+                    ha="center",
+                    va="center",
+                    fontsize=5,
+                    color="white" if light else "black",
+                )
         figure.colorbar(image, ax=ax, shrink=0.5)
     axes[0].set_ylabel("target (ChEMBL)")
     figure.savefig(common.IMAGES / PICTURE, dpi=95, metadata={"Software": None})
@@ -562,7 +657,9 @@ def page() -> str:
     figures = read_figures()
     targets = sorted({row["target"] for row in read_table("chemistry")})
     unseen = np.array([target not in SEEN for target in targets])
-    later = sorted((m for m in figures if m.endswith(LATER)), key=lambda method: figures[method][:, 0].mean())
+    later = sorted(
+        (m for m in figures if m.endswith(LATER)), key=lambda method: figures[method][:, 0].mean()
+    )
     best = figures[BEST][:, 0]
 
     def mean(method: str) -> str:
@@ -577,7 +674,14 @@ def page() -> str:
     for method in (BEST, *later[:2], *TABLED):
         cells = [f"{value:.3f}" for value in figures[method].mean(axis=0)]
         versus = ("", "") if method == BEST else against(method, BEST)[:2]
-        rows.append([LABELS.get(method, method), *cells, *versus, f"{figures[method][unseen, 0].mean():.3f}"])
+        rows.append(
+            [
+                LABELS.get(method, method),
+                *cells,
+                *versus,
+                f"{figures[method][unseen, 0].mean():.3f}",
+            ]
+        )
     times = {row["part"]: row["cpu_seconds"] for row in read_table("chemistry_times")}
     prints = sum(seconds for part, seconds in times.items() if part.startswith("fingerprint "))
     ridge = {"evidence": EVIDENCE, "equal": EQUAL, "loo": LOO, "same": SAME}
@@ -588,7 +692,9 @@ def page() -> str:
         n_seen=len(SEEN),
         seen=", ".join(SEEN),
         n_unseen=int(unseen.sum()),
-        table=markdown(["method", "RMSE", "on cliffs", "better on", "*p*", "RMSE, unseen targets"], rows),
+        table=markdown(
+            ["method", "RMSE", "on cliffs", "better on", "*p*", "RMSE, unseen targets"], rows
+        ),
         **{name: mean(method) for name, method in ridge.items()},
         published=mean(BEST),
         later=later[0].removesuffix(LATER),
@@ -613,23 +719,38 @@ def page() -> str:
 
 
 def endpoints() -> Row:
-    """Return the table of the six endpoints that no choice was made on, and where the method loses there."""
+    """Return the table of the six endpoints that no choice was made on, and where the method loses
+    there."""
     rows = read_table("chemistry_adme")
     pearson = {(row["endpoint"], row["method"]): row["pearson"] for row in rows}
-    sizes = {row["endpoint"]: (int(row["train"]), int(row["test"])) for row in rows if row["train"] != ""}
-    published = [method for method in dict.fromkeys(row["method"] for row in rows) if method not in WEIGHED]
+    sizes = {
+        row["endpoint"]: (int(row["train"]), int(row["test"])) for row in rows if row["train"] != ""
+    }
+    published = [
+        method for method in dict.fromkeys(row["method"] for row in rows) if method not in WEIGHED
+    ]
     lines, lost = [], []
     for endpoint in sorted(sizes, key=lambda one: -sizes[one][0]):
         ours = pearson[endpoint, EVIDENCE]
         best = max(published, key=lambda method: pearson[endpoint, method])
         place = 1 + sum(pearson[endpoint, method] > ours for method in published)
         train, test = sizes[endpoint]
-        lines.append([endpoint, train, test, f"{ours:.3f}", f"{pearson[endpoint, best]:.3f}, {best}", place])
+        lines.append(
+            [endpoint, train, test, f"{ours:.3f}", f"{pearson[endpoint, best]:.3f}, {best}", place]
+        )
         if place > 1:
             lost.append(endpoint)
     return {
         "adme": markdown(
-            ["endpoint", "train", "test", "ours", "best published", f"rank of {1 + len(published)}"], lines
+            [
+                "endpoint",
+                "train",
+                "test",
+                "ours",
+                "best published",
+                f"rank of {1 + len(published)}",
+            ],
+            lines,
         ),
         "n_published": len(published),
         "lost": ", ".join(lost) or "none",
@@ -710,13 +831,18 @@ def summary() -> tuple[str, str, str]:
     """Return the study's cells of the overview: ours, the best other, the verdict."""
     figures = read_figures()
     ours, best = figures[EVIDENCE], figures[BEST]
-    later = min((m for m in figures if m.endswith(LATER)), key=lambda method: figures[method][:, 0].mean())
+    later = min(
+        (m for m in figures if m.endswith(LATER)), key=lambda method: figures[method][:, 0].mean()
+    )
     p = wilcoxon(ours[:, 0], best[:, 0]).p_value
     won = win_tie_loss(ours[:, 0], best[:, 0], larger_is_better=False).wins
     name = later.removesuffix(LATER)
     return (
         f"RMSE {ours[:, 0].mean():.3f}",
-        f"{best[:, 0].mean():.3f}, SVM on ECFP (2022); {figures[later][:, 0].mean():.3f}, {name} (2025)",
+        (
+            f"{best[:, 0].mean():.3f}, SVM on ECFP (2022); {figures[later][:, 0].mean():.3f},"
+            f" {name} (2025)"
+        ),
         f"lower error than the SVM on {won} of {len(ours)} targets (Wilcoxon, *p* = {p_text(p)})",
     )
 

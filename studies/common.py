@@ -1,4 +1,5 @@
-"""What the studies share: their command line, what is kept of a run, tables in Markdown, a line about the machine."""
+"""What the studies share: their command line, what is kept of a run, tables in Markdown, a line
+about the machine."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ from typing import Any, cast
 from joblib import Parallel, delayed, parallel_config
 
 TOP = Path(__file__).parents[1]
-#: Where the tables are committed from which the pages are made, with the pages beside them, and where the pictures are.
+#: Where the tables are committed from which the pages are made, with the pages beside them, and
+#: where the pictures are.
 TABLES, IMAGES = TOP / "docs" / "studies", TOP / "docs" / "images"
 OVERVIEW = TOP / "docs" / "studies.md"
 
@@ -24,13 +26,24 @@ Row = dict[str, Any]
 
 
 def arguments(
-    about: str, *, device: bool = False, groups: Sequence[str] = (), again: bool = False, runs: bool = False
+    about: str,
+    *,
+    device: bool = False,
+    groups: Sequence[str] = (),
+    again: bool = False,
+    runs: bool = False,
 ) -> argparse.Namespace:
-    """Read the command line of a study; some have fits for a GPU, groups of methods, or tables from several runs."""
+    """Read the command line of a study; some have fits for a GPU, groups of methods, or tables from
+    several runs."""
     parser = argparse.ArgumentParser(description=about.splitlines()[0])
-    parser.add_argument("--data", help="folder with the study's files; else the environment variable KERNELMOSAIC_DATA")
     parser.add_argument(
-        "--output", default="kernelmosaic-studies", help="folder of the run; an existing one is resumed"
+        "--data",
+        help="folder with the study's files; else the environment variable KERNELMOSAIC_DATA",
+    )
+    parser.add_argument(
+        "--output",
+        default="kernelmosaic-studies",
+        help="folder of the run; an existing one is resumed",
     )
     parser.add_argument("--jobs", type=int, default=2, help="processes that compute, 2 by default")
     parser.add_argument("--only", nargs="*", default=[], help="of the data sets, only these")
@@ -40,25 +53,42 @@ def arguments(
             nargs="*",
             choices=groups,
             default=list(groups),
-            help="of the groups of methods, only these; what the committed tables have of the others stays",
+            help=(
+                "of the groups of methods, only these; what the committed tables have of the others"
+                " stays"
+            ),
         )
     if again:
         parser.add_argument("--again", action="store_true", help="run what is done, too")
     if device:
-        parser.add_argument("--device", help="where exact fits of many samples run: cuda; without it they are left out")
+        parser.add_argument(
+            "--device",
+            help="where exact fits of many samples run: cuda; without it they are left out",
+        )
     if runs:
-        parser.add_argument("--splits", nargs="*", type=int, default=[], help="of the splits, only these, from 0")
+        parser.add_argument(
+            "--splits", nargs="*", type=int, default=[], help="of the splits, only these, from 0"
+        )
         parser.add_argument(
             "--tables",
             nargs="+",
             metavar="RUN",
             help="write tables and page from the runs in these folders; run nothing",
         )
-    parser.add_argument("--page", action="store_true", help="make the page from the committed tables, and run nothing")
+    parser.add_argument(
+        "--page",
+        action="store_true",
+        help="make the page from the committed tables, and run nothing",
+    )
     return parser.parse_args()
 
 
-def main(about: str, run: Callable[[argparse.Namespace], None], write_page: Callable[[], None], **has: Any) -> None:
+def main(
+    about: str,
+    run: Callable[[argparse.Namespace], None],
+    write_page: Callable[[], None],
+    **has: Any,
+) -> None:
     """Run a study as its command line says, or make its page; `has` as in `arguments`."""
     options = arguments(about, **has)
     if options.page:
@@ -78,13 +108,15 @@ def head_of(name: str) -> str:
 
 
 def overview_cells(name: str, overview: Path = OVERVIEW) -> tuple[str, ...]:
-    """Return what the table of docs/studies.md has beside the link to a study: ours, the best other, the verdict."""
+    """Return what the table of docs/studies.md has beside the link to a study: ours, the best
+    other, the verdict."""
     lines = overview.read_text(encoding="utf-8").splitlines()
     return tuple(lines[_line_of(name, lines)][2:-2].split(" | ")[1:])
 
 
 def write_page(name: str, text: str, cells: Sequence[str], overview: Path = OVERVIEW) -> None:
-    """Write a study's page, and its line in the table of docs/studies.md, whose first cell stays."""
+    """Write a study's page, and its line in the table of docs/studies.md, whose first cell
+    stays."""
     page = page_of(name, overview)
     page.write_text(head_of(name) + text, encoding="utf-8")
     lines = overview.read_text(encoding="utf-8").splitlines(keepends=True)
@@ -96,15 +128,21 @@ def write_page(name: str, text: str, cells: Sequence[str], overview: Path = OVER
 
 
 def _line_of(name: str, lines: Sequence[str]) -> int:
-    return next(k for k, line in enumerate(lines) if line.startswith("| [") and f"](studies/{name}.md) |" in line)
+    return next(
+        k
+        for k, line in enumerate(lines)
+        if line.startswith("| [") and f"](studies/{name}.md) |" in line
+    )
 
 
 def data_file(folder: str | None, name: str) -> Path:
-    """Return the path of a file of the data folder, or end with a sentence that says how to name it."""
+    """Return the path of a file of the data folder, or end with a sentence that says how to name
+    it."""
     given = folder or os.environ.get("KERNELMOSAIC_DATA")
     if not given:
         raise SystemExit(
-            "Name the folder with the data by --data FOLDER or the environment variable KERNELMOSAIC_DATA."
+            "Name the folder with the data by --data FOLDER or the environment variable"
+            " KERNELMOSAIC_DATA."
         )
     path = Path(given) / name
     if not path.exists():
@@ -119,7 +157,9 @@ class Store:
         self.path = Path(folder) / f"{name}.jsonl"
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self.units: dict[str, Any] = {}
-        for line in self.path.read_text(encoding="utf-8").splitlines() if self.path.exists() else ():
+        for line in (
+            self.path.read_text(encoding="utf-8").splitlines() if self.path.exists() else ()
+        ):
             try:
                 unit = json.loads(line)
             except ValueError:  # the line under way when the run was stopped
@@ -136,8 +176,11 @@ class Store:
         return [unit for unit in units if unit not in self.units]
 
 
-def in_parallel(jobs: int, work: Callable[..., Any], calls: Iterable[tuple[Any, ...]]) -> Iterator[Any]:
-    """Return what `work` makes of each tuple of arguments, the first done first; one thread a process computes."""
+def in_parallel(
+    jobs: int, work: Callable[..., Any], calls: Iterable[tuple[Any, ...]]
+) -> Iterator[Any]:
+    """Return what `work` makes of each tuple of arguments, the first done first; one thread a
+    process computes."""
     with parallel_config("loky", n_jobs=jobs, inner_max_num_threads=1):
         each = Parallel(return_as="generator_unordered", batch_size=1)
         return cast("Iterator[Any]", each(delayed(work)(*one) for one in calls))
@@ -160,12 +203,15 @@ def write_table(name: str, rows: Sequence[Row]) -> None:
 
 
 def update_table(name: str, rows: Sequence[Row], keys: Sequence[str]) -> None:
-    """Write rows to a committed table; those that have other entries under the keys than all of them stay above."""
+    """Write rows to a committed table; those that have other entries under the keys than all of
+    them stay above."""
     new, kept = {tuple(str(row[key]) for key in keys) for row in rows}, []
     path = TABLES / f"{name}.csv"
     if path.exists():
         with path.open(encoding="utf-8", newline="") as file:
-            kept = [row for row in csv.DictReader(file) if tuple(row[key] for key in keys) not in new]
+            kept = [
+                row for row in csv.DictReader(file) if tuple(row[key] for key in keys) not in new
+            ]
     write_table(name, [*kept, *rows])
 
 
@@ -188,9 +234,12 @@ def markdown(heads: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
 
 
 def machines(table: str) -> str:
-    """Name the machines of a committed table, each once; one with a GPU also covers its fits without it."""
+    """Name the machines of a committed table, each once; one with a GPU also covers its fits
+    without it."""
     names = dict.fromkeys(str(row["machine"]) for row in read_table(table))
-    return " and ".join(one for one in names if not any(other.startswith(f"{one}; ") for other in names))
+    return " and ".join(
+        one for one in names if not any(other.startswith(f"{one}; ") for other in names)
+    )
 
 
 def met(reached: bool) -> str:
@@ -216,10 +265,14 @@ def machine() -> str:
     processor = platform.processor() or platform.machine()
     try:
         with open("/proc/cpuinfo") as info:
-            processor = next(line.split(":")[1].strip() for line in info if line.startswith("model name"))
+            processor = next(
+                line.split(":")[1].strip() for line in info if line.startswith("model name")
+            )
     except (OSError, StopIteration):
         pass
-    packages = ", ".join(f"{package.__name__} {package.__version__}" for package in (numpy, scipy, sklearn))
+    packages = ", ".join(
+        f"{package.__name__} {package.__version__}" for package in (numpy, scipy, sklearn)
+    )
     return f"{processor}, {os.cpu_count()} cores; Python {platform.python_version()}, {packages}"
 
 

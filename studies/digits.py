@@ -1,14 +1,16 @@
-"""Digits and census: MNIST and a9a with their published splits, exactly and in low rank, on the host and on a GPU.
+"""Digits and census: MNIST and a9a with their published splits, exactly and in low rank, on the
+host and on a GPU.
 
     python studies/digits.py --data FOLDER [--output FOLDER] [--jobs 2] [--groups margins ridge]
     python studies/digits.py --data FOLDER --device cuda --only "mnist 60000" "a9a 32561"
     python studies/digits.py --page
 
-FOLDER, or the environment variable KERNELMOSAIC_DATA, holds mnist.npz and a9a.npz. `--only` takes the beginnings of
-names of units, and runs them in that order; exact fits to more than 10,000 samples, and low rank on a GPU, need
-`--device`. The group `ridge` has the methods of least squares, `margins` all others. Every fit that is done is kept in
-the folder of the run: a stopped run goes on where it was. Writes
-docs/studies/digits*.csv, the picture and its page docs/studies/digits.md; without a GPU its units are left out there.
+FOLDER, or the environment variable KERNELMOSAIC_DATA, holds mnist.npz and a9a.npz. `--only` takes
+the beginnings of names of units, and runs them in that order; exact fits to more than 10,000
+samples, and low rank on a GPU, need `--device`. The group `ridge` has the methods of least squares,
+`margins` all others. Every fit that is done is kept in the folder of the run: a stopped run goes on
+where it was. Writes docs/studies/digits*.csv, the picture and its page docs/studies/digits.md;
+without a GPU its units are left out there.
 """
 
 from __future__ import annotations
@@ -52,7 +54,8 @@ PICTURE = "studies_digits_weights.png"
 SIDE, BINS, CELLS = 28, 8, 7
 #: Test images of MNIST.
 TESTED = 10_000
-#: Widths in median distances, and C, were chosen by the units named "choice", on training samples alone.
+#: Widths in median distances, and C, were chosen by the units named "choice", on training samples
+#: alone.
 CHOICE = 8_000, 4_000
 FACTORS, CS = (0.4, 0.6, 0.8, 1.2), (1, 10)
 MNIST = {
@@ -70,7 +73,8 @@ SINGLES = {
 }
 EXACT = 10_000
 WHOLE, RANKS = {"mnist": 60_000, "a9a": 32_561}, {"mnist": 500, "a9a": 100}
-#: What the choice found on both problems, and 10 for everything else; in low rank C is 1 throughout, the default.
+#: What the choice found on both problems, and 10 for everything else; in low rank C is 1
+#: throughout, the default.
 C_CHOSEN = {"ℓ1": 1, "ℓ2": 1}
 NORMS: dict[str, Row] = {"ℓ1": {"norm": 1}, "ℓ2": {"norm": 2}, "uniform": {"weights": "uniform"}}
 #: Least squares: the criterion that weights and ridge minimise.
@@ -91,7 +95,9 @@ class Unit(NamedTuple):
 
     @property
     def name(self) -> str:
-        return f"{self.problem} {self.n} {self.way}: {self.method}" + (", calibrated" if self.calibrated else "")
+        return f"{self.problem} {self.n} {self.way}: {self.method}" + (
+            ", calibrated" if self.calibrated else ""
+        )
 
     @property
     def group(self) -> str:
@@ -120,18 +126,21 @@ def all_units() -> list[Unit]:
     return found
 
 
-# Views of an image ---------------------------------------------------------------------------------------------------
+# Views of an image --------------------------------------------------------------------------------
 
 
 def upright(images: np.ndarray) -> np.ndarray:
-    """Shift the centre of mass to the middle, and shear until height and breadth do not correlate."""
+    """Shift the centre of mass to the middle, and shear until height and breadth do not
+    correlate."""
     y, x = np.mgrid[:SIDE, :SIDE].astype(np.float32)
     mass = images.sum(axis=(1, 2))
     cy, cx = ((images * axis).sum(axis=(1, 2)) / mass for axis in (y, x))
     dy, dx = y - cy[:, None, None], x - cx[:, None, None]
     slope = (images * dy * dx).sum(axis=(1, 2)) / (images * dy * dy).sum(axis=(1, 2))
     off = np.arange(SIDE, dtype=np.float32) - (SIDE - 1) / 2
-    shifted = _interpolated(images.transpose(0, 2, 1), (off + cy[:, None])[:, None, :]).transpose(0, 2, 1)
+    shifted = _interpolated(images.transpose(0, 2, 1), (off + cy[:, None])[:, None, :]).transpose(
+        0, 2, 1
+    )
     return _interpolated(shifted, off + (cx[:, None] + slope[:, None] * off)[:, :, None])
 
 
@@ -149,7 +158,8 @@ def _interpolated(images: np.ndarray, places: np.ndarray) -> np.ndarray:
 
 
 def orientations(images: np.ndarray) -> np.ndarray:
-    """Return how much grey changes in each of 8 directions around 7 × 7 places; square roots of shares."""
+    """Return how much grey changes in each of 8 directions around 7 × 7 places; square roots of
+    shares."""
     width = SIDE / CELLS
     centres = (np.arange(CELLS) + 0.5) * width - 0.5
     pool = np.maximum(0, 1 - np.abs(np.arange(SIDE) - centres[:, None]) / width).astype(np.float32)
@@ -170,7 +180,7 @@ def views_of(images: np.ndarray) -> np.ndarray:
     return np.hstack([*flat, orientations(images), orientations(straight)]).astype(np.float32)
 
 
-# Units ---------------------------------------------------------------------------------------------------------------
+# Units --------------------------------------------------------------------------------------------
 
 
 class Problem:
@@ -188,17 +198,28 @@ class Problem:
         # In the order of the files digits of one writer follow each other.
         train = np.random.default_rng(0).permutation(train)
         if self.name == "mnist":
-            parts = np.array_split(X.reshape(-1, SIDE, SIDE).astype(np.float32) / 255, len(X) // 500)
-            X = np.concatenate(Parallel(n_jobs=self.jobs, prefer="threads")(delayed(views_of)(one) for one in parts))
+            parts = np.array_split(
+                X.reshape(-1, SIDE, SIDE).astype(np.float32) / 255, len(X) // 500
+            )
+            X = np.concatenate(
+                Parallel(n_jobs=self.jobs, prefer="threads")(
+                    delayed(views_of)(one) for one in parts
+                )
+            )
         else:
             X = X.astype(np.float64)
         return X, y, train, test
 
     @cached_property
     def columns(self) -> dict[str, slice]:
-        widths = (SIDE**2, SIDE**2, BINS * CELLS**2, BINS * CELLS**2) if self.name == "mnist" else (123,)
+        widths = (
+            (SIDE**2, SIDE**2, BINS * CELLS**2, BINS * CELLS**2) if self.name == "mnist" else (123,)
+        )
         ends = np.cumsum((0, *widths))
-        return {view: slice(int(a), int(b)) for view, a, b in zip(self.kernels, ends, ends[1:], strict=False)}
+        return {
+            view: slice(int(a), int(b))
+            for view, a, b in zip(self.kernels, ends, ends[1:], strict=False)
+        }
 
     def part(self, n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Return so many of the training samples, and all test samples."""
@@ -206,7 +227,9 @@ class Problem:
         return X[train[:n]], y[train[:n]], X[test], y[test]
 
     def all_kernels(self) -> list[Any]:
-        return [self.one(view, factor) for view, factors in self.kernels.items() for factor in factors]
+        return [
+            self.one(view, factor) for view, factors in self.kernels.items() for factor in factors
+        ]
 
     def one(self, view: str, factor: float) -> Any:
         return f"{view}, {factor:g}", Gaussian(factor=factor), self.columns[view]
@@ -220,16 +243,25 @@ class Problem:
         rows, others = train[:n], train[n : n + held]
         found: Row = {"errors": {}}
         with cpu_time(found, "seconds"):
-            for view, factor in product(self.kernels, FACTORS if self.name == "mnist" else self.kernels["columns"]):
+            for view, factor in product(
+                self.kernels, FACTORS if self.name == "mnist" else self.kernels["columns"]
+            ):
                 columns = self.columns[view]
                 kernel = Gaussian(factor=factor).fit(X[rows, columns])
                 K, K_held = kernel(X[rows, columns]), kernel(X[others, columns], X[rows, columns])
                 for C in CS:
-                    wrong = SVC(kernel="precomputed", C=C, cache_size=1000).fit(K, y[rows]).predict(K_held) != y[others]
+                    wrong = (
+                        SVC(kernel="precomputed", C=C, cache_size=1000)
+                        .fit(K, y[rows])
+                        .predict(K_held)
+                        != y[others]
+                    )
                     found["errors"][f"{view}, {factor:g}, {C}"] = float(wrong.mean())
             for (method, settings), C in product(NORMS.items(), CS):
                 model = MKLClassifier(self.all_kernels(), C=C, **settings).fit(X[rows], y[rows])
-                found["errors"][f"{method}, {C}"] = float(np.mean(model.predict(X[others]) != y[others]))
+                found["errors"][f"{method}, {C}"] = float(
+                    np.mean(model.predict(X[others]) != y[others])
+                )
         return found
 
     def run(self, unit: Unit, device: str | None) -> Row:
@@ -243,18 +275,26 @@ class Problem:
         found["wall"] = time.perf_counter() - start
         start = time.perf_counter()
         predicted = model.predict(X_test)
-        found |= {"predicting": time.perf_counter() - start, "error": float(np.mean(predicted != y_test))}
+        found |= {
+            "predicting": time.perf_counter() - start,
+            "error": float(np.mean(predicted != y_test)),
+        }
         if isinstance(model, MKLClassifier | MKLRidgeClassifierCV):
             weights = np.atleast_2d(model.weights_)
             found["weights"] = (weights / weights.sum(axis=1, keepdims=True)).tolist()
         if isinstance(model, MKLClassifier):
-            found |= {"gap": float(np.max(model.duality_gap_)), "solves": int(np.sum(model.n_solves_))}
+            found |= {
+                "gap": float(np.max(model.duality_gap_)),
+                "solves": int(np.sum(model.n_solves_)),
+            }
         if unit.calibrated or unit.method in RIDGES:
             P = model.predict_proba(X_test)
             right = model.classes_[:, None] == y_test
             found["log loss"] = float(log_loss(y_test, P, labels=model.classes_))
             found["Brier"] = float(((P - right.T) ** 2).sum(axis=1).mean())
-            found["ECE"] = calibration_error(P.max(axis=1), model.classes_[P.argmax(axis=1)] == y_test)
+            found["ECE"] = calibration_error(
+                P.max(axis=1), model.classes_[P.argmax(axis=1)] == y_test
+            )
         return found
 
     def C(self, unit: Unit) -> float:
@@ -276,17 +316,25 @@ class Problem:
         if low:
             low["slack"] = 2
         if unit.method in NORMS or (unit.method in self.singles and unit.way != "SVC"):
-            kernels = self.all_kernels() if unit.method in NORMS else [self.one(*self.singles[unit.method])]
+            kernels = (
+                self.all_kernels()
+                if unit.method in NORMS
+                else [self.one(*self.singles[unit.method])]
+            )
             settings = NORMS.get(unit.method, {"weights": "uniform"}) | low
             calibration = "sigmoid" if unit.calibrated else None
-            return MKLClassifier(kernels, C=C, calibration=calibration, device=device, random_state=0, **settings)
+            return MKLClassifier(
+                kernels, C=C, calibration=calibration, device=device, random_state=0, **settings
+            )
         view, factor = self.singles.get(unit.method, self.singles["best view"])
 
         def machine(gamma: float) -> Any:
             if unit.way == "SVC":
                 return SVC(C=C, gamma=gamma, cache_size=2000)
             rank_of_all = rank * len(self.all_kernels())
-            return make_pipeline(Nystroem(gamma=gamma, n_components=rank_of_all, random_state=0), LinearSVC(C=C))
+            return make_pipeline(
+                Nystroem(gamma=gamma, n_components=rank_of_all, random_state=0), LinearSVC(C=C)
+            )
 
         return OneView(self.columns[view], machine, factor, unit.calibrated)
 
@@ -294,13 +342,17 @@ class Problem:
 class OneView:
     """A machine of scikit-learn on the columns of one view, its width as ours measure it."""
 
-    def __init__(self, columns: slice, make: Callable[[float], Any], factor: float, calibrated: bool) -> None:
+    def __init__(
+        self, columns: slice, make: Callable[[float], Any], factor: float, calibrated: bool
+    ) -> None:
         self.columns, self.make, self.factor, self.calibrated = columns, make, factor, calibrated
 
     def fit(self, X: np.ndarray, y: np.ndarray) -> None:
         X = X[:, self.columns]
         model = self.make(Gaussian(factor=self.factor).fit(X).width_ ** -2)
-        self.model = (CalibratedClassifierCV(model, cv=5, ensemble=False) if self.calibrated else model).fit(X, y)
+        self.model = (
+            CalibratedClassifierCV(model, cv=5, ensemble=False) if self.calibrated else model
+        ).fit(X, y)
         self.classes_ = self.model.classes_
 
     def predict(self, X: np.ndarray) -> np.ndarray:
@@ -311,7 +363,8 @@ class OneView:
 
 
 def calibration_error(confidence: np.ndarray, right: np.ndarray, bins: int = 15) -> float:
-    """Return the mean distance between confidence and accuracy, over bins of equal width weighted by their samples."""
+    """Return the mean distance between confidence and accuracy, over bins of equal width weighted
+    by their samples."""
     place = np.minimum((confidence * bins).astype(int), bins - 1)
     off = np.bincount(place, right, bins) - np.bincount(place, confidence, bins)
     return float(np.abs(off).sum() / len(right))
@@ -319,11 +372,17 @@ def calibration_error(confidence: np.ndarray, right: np.ndarray, bins: int = 15)
 
 def run(options: Any) -> None:
     """Run the units that are missing, and write tables, picture and page once all are there."""
-    problems = {name: Problem(name, data_file(options.data, f"{name}.npz"), options.jobs) for name in WHOLE}
+    problems = {
+        name: Problem(name, data_file(options.data, f"{name}.npz"), options.jobs) for name in WHOLE
+    }
     # Pixels at the rim hardly vary, and are not to be scaled up.
     warnings.filterwarnings("ignore", message=".*hardly counts")
     units = {unit.name: unit for unit in all_units() if unit.group in options.groups}
-    choices = {f"{name} choice": problem for name, problem in problems.items() if "margins" in options.groups}
+    choices = {
+        f"{name} choice": problem
+        for name, problem in problems.items()
+        if "margins" in options.groups
+    }
     names = [*choices, *units]
     store = Store(options.output, "digits")
     wanted = [
@@ -343,47 +402,78 @@ def run(options: Any) -> None:
         else:
             unit = units[name]
             device = options.device if unit.on_device else None
-            if (unit.way, device) not in warm:  # what is compiled at the first fit is not the fit's time
+            if (
+                unit.way,
+                device,
+            ) not in warm:  # what is compiled at the first fit is not the fit's time
                 problems[unit.problem].run(unit._replace(n=3000), device)
                 warm.add((unit.way, device))
-            found = problems[unit.problem].run(unit, device) | {"machine": machine(), "device": device_name(device)}
+            found = problems[unit.problem].run(unit, device) | {
+                "machine": machine(),
+                "device": device_name(device),
+            }
         store.add(name, found)
         error = f"{100 * found['error']:.2f} %, {found['wall']:.1f} s" if "error" in found else ""
-        print(f"{done} of {len(missing)}, {time.monotonic() - start:.0f} s: {name} {error}", flush=True)
+        print(
+            f"{done} of {len(missing)}, {time.monotonic() - start:.0f} s: {name} {error}",
+            flush=True,
+        )
     if options.only and "margins" in options.groups:
-        print(f"{len(store.missing(names))} of {len(names)} units are missing; the page stays as it is.")
+        print(
+            f"{len(store.missing(names))} of {len(names)} units are missing; the page stays as"
+            " it is."
+        )
         return
     write_tables(store)
     write_page()
 
 
-# Tables, picture and page --------------------------------------------------------------------------------------------
+# Tables, picture and page -------------------------------------------------------------------------
 
 
 def write_tables(store: Store) -> None:
-    """Write what the page is made from: the fits, the choice of widths and C, the weights of the kernels."""
+    """Write what the page is made from: the fits, the choice of widths and C, the weights of the
+    kernels."""
     fits, weights = [], []
     for unit in all_units():
         found = store.units.get(unit.name)
         if found is None:
             continue
-        line = {"problem": unit.problem, "n": unit.n, "way": unit.way, "method": unit.method, "C": found["C"]}
+        line = {
+            "problem": unit.problem,
+            "n": unit.n,
+            "way": unit.way,
+            "method": unit.method,
+            "C": found["C"],
+        }
         # Least squares has probabilities from the same fit: it counts as calibrated and as not.
-        line |= {"calibrated": "yes" if unit.calibrated else "no", "error": f"{100 * found['error']:.2f}"}
+        line |= {
+            "calibrated": "yes" if unit.calibrated else "no",
+            "error": f"{100 * found['error']:.2f}",
+        }
         for key in ("log loss", "Brier", "ECE", "gap"):
             line[key] = f"{found[key]:.4g}" if key in found else ""
         line |= {"cpu_seconds": f"{found['seconds']:.1f}", "seconds": f"{found['wall']:.1f}"}
         line |= {"machine": found["machine"], "device": found["device"]}
         fits += [line, line | {"calibrated": "yes"}] if unit.method in RIDGES else [line]
         if unit.method in ("ℓ1", "ℓ2", *RIDGES) and not unit.calibrated:
-            kernels = [f"{view}, {factor:g}" for view, factors in KERNELS[unit.problem].items() for factor in factors]
+            kernels = [
+                f"{view}, {factor:g}"
+                for view, factors in KERNELS[unit.problem].items()
+                for factor in factors
+            ]
             for place, shares in enumerate(found["weights"]):
                 label = {key: line[key] for key in ("problem", "n", "way", "method")}
                 label["class"] = "all" if unit.method in RIDGES else place
-                weights += [label | {"kernel": k, "share": f"{w:.3f}"} for k, w in zip(kernels, shares, strict=True)]
+                weights += [
+                    label | {"kernel": k, "share": f"{w:.3f}"}
+                    for k, w in zip(kernels, shares, strict=True)
+                ]
     if fits:
         update_table("digits", fits, ("problem", "n", "way", "method", "calibrated"))
-        update_table("digits_weights", weights, ("problem", "n", "way", "method", "class", "kernel"))
+        update_table(
+            "digits_weights", weights, ("problem", "n", "way", "method", "class", "kernel")
+        )
     choices: list[Row] = []
     if any(f"{name} choice" not in store.units for name in WHOLE):
         return
@@ -395,20 +485,27 @@ def write_tables(store: Store) -> None:
 
 
 def draw(rows: list[Row]) -> None:
-    """Draw the share of each kernel in each digit's machine, norm 1 and norm 2, fitted exactly to 10,000 images."""
+    """Draw the share of each kernel in each digit's machine, norm 1 and norm 2, fitted exactly to
+    10,000 images."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9, 4.2), layout="constrained")
     axes = figure.subplots(1, 2, sharey=True)
     for ax, method in zip(axes, ("ℓ1", "ℓ2"), strict=True):
-        own = [row for row in rows if (row["problem"], row["n"], row["method"]) == ("mnist", EXACT, method)]
+        own = [
+            row
+            for row in rows
+            if (row["problem"], row["n"], row["method"]) == ("mnist", EXACT, method)
+        ]
         kernels = list(dict.fromkeys(row["kernel"] for row in own))
         shares = 100 * np.array([row["share"] for row in own]).reshape(-1, len(kernels))
         image = ax.imshow(shares, cmap="viridis", vmin=0, vmax=100, aspect="auto")
         for (digit, m), share in np.ndenumerate(shares):
             if share >= 0.5:
                 colour = "black" if share > 60 else "white"
-                ax.text(m, digit, f"{share:.0f}", ha="center", va="center", fontsize=7, color=colour)
+                ax.text(
+                    m, digit, f"{share:.0f}", ha="center", va="center", fontsize=7, color=colour
+                )
         ax.set_xticks(range(len(kernels)), kernels, rotation=40, ha="right", fontsize=8)
         ax.set_yticks(range(len(shares)))
         ax.set_title(f"norm {method[1]}: share of each kernel, percent", fontsize=9)
@@ -438,15 +535,22 @@ def page() -> str:
             name = NAMES[problem].get(row["method"], row["method"])
             lines.append([problem, WAYS[row["way"]], name, f"{row['error']:.2f}", seconds(row)])
     mnist, census = WHOLE["mnist"], WHOLE["a9a"]
-    times = [by_name["a9a", census, LOW, method, "no"]["cpu_seconds"] for method in ("ℓ1", FEATURES)]
+    times = [
+        by_name["a9a", census, LOW, method, "no"]["cpu_seconds"] for method in ("ℓ1", FEATURES)
+    ]
     machines = dict.fromkeys(row["device"] or row["machine"] for row in rows)
     return TEXT.format(
         table=markdown(["set", "fit", "kernels", "error, %", "CPU s"], lines),
         n_mnist=f"{mnist:,}",
         n_census=f"{census:,}",
         exact=f"{EXACT:,}",
-        few={m: error("mnist", EXACT, "exact", m) for m in ("ℓ1", "uniform", "best view", "pixels")},
-        all={m: error("mnist", mnist, "exact", m) for m in ("ℓ1", "ℓ2", "uniform", "best view", "pixels")},
+        few={
+            m: error("mnist", EXACT, "exact", m) for m in ("ℓ1", "uniform", "best view", "pixels")
+        },
+        all={
+            m: error("mnist", mnist, "exact", m)
+            for m in ("ℓ1", "ℓ2", "uniform", "best view", "pixels")
+        },
         svc=error("mnist", mnist, "SVC", "best view"),
         verdict=against_svc()[2],
         low=error("mnist", mnist, LOW, "ℓ1"),
@@ -469,13 +573,24 @@ def page() -> str:
 
 
 def against_svc() -> tuple[float, float, str]:
-    """Return our error on all of MNIST, that of SVC on the best view, and what a test of their difference says."""
-    rows = [row for row in read_table("digits") if row["problem"] == "mnist" and row["n"] == WHOLE["mnist"]]
+    """Return our error on all of MNIST, that of SVC on the best view, and what a test of their
+    difference says."""
+    rows = [
+        row
+        for row in read_table("digits")
+        if row["problem"] == "mnist" and row["n"] == WHOLE["mnist"]
+    ]
     error = {(row["way"], row["method"]): row["error"] for row in rows if row["calibrated"] == "no"}
     ours, other = error["exact", "ℓ1"], error["SVC", "best view"]
     # One test set, of which the errors are counted and not paired.
-    p = 2 * norm.sf(abs(ours - other) / np.sqrt(sum(one * (100 - one) for one in (ours, other)) / TESTED))
-    return ours, other, f"{different(p)} (two-proportion z-test, {TESTED:,} test images, *p* = {p_text(p)})"
+    p = 2 * norm.sf(
+        abs(ours - other) / np.sqrt(sum(one * (100 - one) for one in (ours, other)) / TESTED)
+    )
+    return (
+        ours,
+        other,
+        f"{different(p)} (two-proportion z-test, {TESTED:,} test images, *p* = {p_text(p)})",
+    )
 
 
 def _ridges(by_name: dict[Any, Row], seconds: Callable[[Row], str]) -> str:

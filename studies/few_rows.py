@@ -1,35 +1,41 @@
-"""Few samples and many kernels: learned weights beside equal ones, and printed scores beside held-out ones.
+"""Few samples and many kernels: learned weights beside equal ones, and printed scores beside
+held-out ones.
 
-    python studies/few_rows.py --data FOLDER [--output FOLDER] [--jobs 16] [--only PART …] [--methods METHOD …]
+    python studies/few_rows.py --data FOLDER [--output FOLDER] [--jobs 16] [--only PART …]
+    [--methods METHOD …]
         [--seeds N] [--minutes N]
     python studies/few_rows.py --tables RUN [RUN …]
     python studies/few_rows.py --rivals RUN [RUN …]
     python studies/few_rows.py --page
 
-FOLDER, or the environment variable KERNELMOSAIC_DATA, holds the files of docs/datasets.md and docs/studies.md that the
-real sets are read from; generated parts need no file. Every fit that is done is kept in the folder of the run: a
-stopped run goes on where it was. To compare with an earlier version, run the study once more with that version
-on the path and with ``--methods default``: rows carry the version, and the commit if the environment variable
-KERNELMOSAIC_COMMIT names it or the package is a checkout. `--tables` writes the means of every cell over its draws to
-docs/studies/few_rows.csv, then the picture and the page docs/studies/few_rows.md. `--rivals` writes those of runs of
-all methods, which take long, to docs/studies/few_rows_rivals.csv: other machines beside ours on the same splits.
+FOLDER, or the environment variable KERNELMOSAIC_DATA, holds the files of docs/datasets.md and
+docs/studies.md that the real sets are read from; generated parts need no file. Every fit that is
+done is kept in the folder of the run: a stopped run goes on where it was. To compare with an
+earlier version, run the study once more with that version on the path and with ``--methods
+default``: rows carry the version, and the commit if the environment variable KERNELMOSAIC_COMMIT
+names it or the package is a checkout. `--tables` writes the means of every cell over its draws to
+docs/studies/few_rows.csv, then the picture and the page docs/studies/few_rows.md. `--rivals` writes
+those of runs of all methods, which take long, to docs/studies/few_rows_rivals.csv: other machines
+beside ours on the same splits.
 
 Fixed before the run:
 
-- generated: groups of ten columns with a common factor, one linear or Gaussian kernel a group; of n samples and M
-  groups (100, 20), (180, 54), (180, 150), (400, 54); one, three or all groups inform; two classes and numbers; 1,000
-  new samples judge;
-- null: the same without any signal, 200 draws of each size; "better than the baseline" means that the printed accuracy
-  exceeds the largest share of a class by two standard errors;
-- real: twenty public sets of two classes, at most 150 samples to learn from, one linear or Gaussian kernel per column,
-  or per cluster of columns where there are more than 70;
-- classes: the sets of two and more classes of uci_classes.npz with at most 700 training samples, default kernels;
+- generated: groups of ten columns with a common factor, one linear or Gaussian kernel a group; of n
+  samples and M groups (100, 20), (180, 54), (180, 150), (400, 54); one, three or all groups inform;
+  two classes and numbers; 1,000 new samples judge;
+- null: the same without any signal, 200 draws of each size; "better than the baseline" means that
+  the printed accuracy exceeds the largest share of a class by two standard errors;
+- real: twenty public sets of two classes, at most 150 samples to learn from, one linear or Gaussian
+  kernel per column, or per cluster of columns where there are more than 70;
+- classes: the sets of two and more classes of uci_classes.npz with at most 700 training samples,
+  default kernels;
 - numbers: the nine sets of uci_regression.npz, 400 samples, default kernels;
-- intervals: one Gaussian per column, 30 to 100 samples; how many held-out targets 90 % intervals cover.
+- intervals: one Gaussian per column, 30 to 100 samples; how many held-out targets 90 % intervals
+  cover.
 
-The primary figure is the mean log-loss over generated and real sets with signal, beside the least of equal weights,
-evidence with a prior of one nat, and the default of the version before; the second one is the mean difference between
-printed and held-out accuracy.
+The primary figure is the mean log-loss over generated and real sets with signal, beside the least
+of equal weights, evidence with a prior of one nat, and the default of the version before; the
+second one is the mean difference between printed and held-out accuracy.
 """
 
 from __future__ import annotations
@@ -50,7 +56,13 @@ from sklearn.cluster import KMeans
 from sklearn.datasets import load_breast_cancer, load_diabetes, make_friedman1
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 from sklearn.metrics import log_loss, r2_score, roc_auc_score
-from sklearn.model_selection import GridSearchCV, KFold, StratifiedKFold, StratifiedShuffleSplit, train_test_split
+from sklearn.model_selection import (
+    GridSearchCV,
+    KFold,
+    StratifiedKFold,
+    StratifiedShuffleSplit,
+    train_test_split,
+)
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, SVR
@@ -67,7 +79,14 @@ REFERENCE_VERSION, REFERENCE_COMMIT = "0.4.0", "5c6a552f"
 DEFAULT, EQUAL, EVIDENCE, MARGIN = "default", "equal weights", "evidence, prior 1", "margin"
 SVM, BOOSTING = "tuned SVM", "boosted trees"
 METHODS = (DEFAULT, EQUAL, EVIDENCE, MARGIN, SVM, BOOSTING)
-GENERATED, NULL, REAL, CLASSES, NUMBERS, INTERVALS = "generated", "null", "real", "classes", "numbers", "intervals"
+GENERATED, NULL, REAL, CLASSES, NUMBERS, INTERVALS = (
+    "generated",
+    "null",
+    "real",
+    "classes",
+    "numbers",
+    "intervals",
+)
 PARTS = (GENERATED, NULL, REAL, CLASSES, NUMBERS, INTERVALS)
 #: Those of the table of other machines.
 METHODS_OF_RIVALS = (DEFAULT, EQUAL, MARGIN, SVM, BOOSTING)
@@ -86,8 +105,29 @@ COLUMNS_PER_GROUP, N_NEW = 10, 1000
 #: Draws of every generated cell, of every null cell, splits of every real set, of every UCI set.
 N_SEEDS = {GENERATED: 4, NULL: 200, REAL: 5, CLASSES: 2, NUMBERS: 4, INTERVALS: 8}
 REAL_SETS = (
-    *("sonar", "wpbc", "ionosphere", "liver", "heart", "wdbc", "australian", "german_numeric", "spambase"),
-    *("rosmap", "breast", "mfeat", "ALLAML", "PCMAC", "BASEHOCK", "Prostate_GE", "TOX_171", "arcene", "colon"),
+    *(
+        "sonar",
+        "wpbc",
+        "ionosphere",
+        "liver",
+        "heart",
+        "wdbc",
+        "australian",
+        "german_numeric",
+        "spambase",
+    ),
+    *(
+        "rosmap",
+        "breast",
+        "mfeat",
+        "ALLAML",
+        "PCMAC",
+        "BASEHOCK",
+        "Prostate_GE",
+        "TOX_171",
+        "arcene",
+        "colon",
+    ),
     "leukemia",
 )
 MOST_TRAIN, MOST_COLUMNS, MOST_SINGLE, N_CLUSTERS = 150, 3000, 70, 50
@@ -119,7 +159,8 @@ class Unit(NamedTuple):
 
 
 class Task(NamedTuple):
-    """Samples to learn from and to be judged on, and the columns of every kernel; None for default kernels."""
+    """Samples to learn from and to be judged on, and the columns of every kernel; None for default
+    kernels."""
 
     X: np.ndarray
     y: np.ndarray
@@ -132,7 +173,7 @@ class Task(NamedTuple):
         return self.y.dtype.kind in "iu"
 
 
-# Data -----------------------------------------------------------------------------------------------------------------
+# Data ---------------------------------------------------------------------------------------------
 
 
 def generate(signal: str, n: int, n_groups: int, has_classes: bool, seed: int) -> Task:
@@ -141,7 +182,9 @@ def generate(signal: str, n: int, n_groups: int, has_classes: bool, seed: int) -
     size = n + N_NEW
     factors = rng.normal(size=(size, n_groups))
     signs = rng.choice([-1, 1], (n_groups, COLUMNS_PER_GROUP))
-    columns = 0.8 * factors[:, :, np.newaxis] * signs + rng.normal(size=(size, n_groups, COLUMNS_PER_GROUP))
+    columns = 0.8 * factors[:, :, np.newaxis] * signs + rng.normal(
+        size=(size, n_groups, COLUMNS_PER_GROUP)
+    )
     X = columns.reshape(size, -1)
     coefficients = np.zeros(n_groups)
     if signal == "one":
@@ -155,7 +198,10 @@ def generate(signal: str, n: int, n_groups: int, has_classes: bool, seed: int) -
         y = (rng.random(size) < 1.0 / (1.0 + np.exp(-linear))).astype(int)
     else:
         y = linear + rng.normal(size=size)
-    groups = {f"group {g}": list(range(g * COLUMNS_PER_GROUP, (g + 1) * COLUMNS_PER_GROUP)) for g in range(n_groups)}
+    groups = {
+        f"group {g}": list(range(g * COLUMNS_PER_GROUP, (g + 1) * COLUMNS_PER_GROUP))
+        for g in range(n_groups)
+    }
     return Task(X[:n], y[:n], X[n:], y[n:], groups)
 
 
@@ -186,7 +232,9 @@ def split_real(folder: Path, name: str, seed: int) -> Task:
     """Return one split of a real set, with its columns, or clusters of them, as groups."""
     X, y = read_real(folder, name)
     n = min(MOST_TRAIN, int(0.66 * len(y)))
-    splitter = StratifiedShuffleSplit(1, train_size=n, test_size=min(N_NEW, len(y) - n), random_state=seed)
+    splitter = StratifiedShuffleSplit(
+        1, train_size=n, test_size=min(N_NEW, len(y) - n), random_state=seed
+    )
     train, test = next(splitter.split(X, y))
     varies = X[train].std(axis=0) > 0
     X = X[:, varies]
@@ -260,7 +308,11 @@ def cells(folder: Path, part: str) -> Iterator[Unit]:
     elif part == NULL:
         yield from generated_cells(part, ("none",), ("linear",))
     elif part == REAL:
-        yield from (Unit(part, name, kernel, 0, 0, 0) for name in REAL_SETS for kernel in ("linear", "Gaussian"))
+        yield from (
+            Unit(part, name, kernel, 0, 0, 0)
+            for name in REAL_SETS
+            for kernel in ("linear", "Gaussian")
+        )
     elif part == INTERVALS:
         yield from (Unit(part, name, "Gaussian", n, 0, 0) for name, n in INTERVAL_SETS.items())
     else:
@@ -285,7 +337,7 @@ def uci_sets(folder: Path, part: str) -> list[str]:
         return [name for name in names if len(file[f"{name}_train_0"]) <= MOST_UCI_TRAIN]
 
 
-# Fits -----------------------------------------------------------------------------------------------------------------
+# Fits ---------------------------------------------------------------------------------------------
 
 
 def make_model(method: str, task: Task, kernel: str) -> Any:
@@ -310,7 +362,10 @@ def make_model(method: str, task: Task, kernel: str) -> Any:
 def make_rival(method: str, has_classes: bool) -> Any:
     if has_classes:
         folds = StratifiedKFold(3, shuffle=True, random_state=0)
-        machine, trees = SVC(probability=True, random_state=0), HistGradientBoostingClassifier(random_state=0)
+        machine, trees = (
+            SVC(probability=True, random_state=0),
+            HistGradientBoostingClassifier(random_state=0),
+        )
     else:
         folds = KFold(3, shuffle=True, random_state=0)
         machine, trees = SVR(), HistGradientBoostingRegressor(random_state=0)
@@ -319,7 +374,9 @@ def make_rival(method: str, has_classes: bool) -> Any:
     # Widths are relative to one over the number of columns.
     pipeline = make_pipeline(StandardScaler(), machine)
     step = pipeline.steps[-1][0]
-    return _ScaledWidths(pipeline, {f"{step}__{name}": values for name, values in SVM_GRID.items()}, folds)
+    return _ScaledWidths(
+        pipeline, {f"{step}__{name}": values for name, values in SVM_GRID.items()}, folds
+    )
 
 
 class _ScaledWidths:
@@ -329,7 +386,10 @@ class _ScaledWidths:
         self.pipeline, self.grid, self.folds = pipeline, grid, folds
 
     def fit(self, X: np.ndarray, y: np.ndarray) -> Any:
-        grid = {name: values / X.shape[1] if name.endswith("gamma") else values for name, values in self.grid.items()}
+        grid = {
+            name: values / X.shape[1] if name.endswith("gamma") else values
+            for name, values in self.grid.items()
+        }
         return GridSearchCV(self.pipeline, grid, cv=self.folds).fit(X, y)
 
 
@@ -344,7 +404,9 @@ def judge_classes(model: Any, task: Task, is_ridge: bool) -> Row:
         row["auc"] = float(roc_auc_score(task.new_y, P[:, 1]))
     if is_ridge:
         row["printed"] = float(model.best_score_)
-        row["printed_log_loss"] = float(log_loss(task.y, model.loo_probabilities_, labels=model.classes_))
+        row["printed_log_loss"] = float(
+            log_loss(task.y, model.loo_probabilities_, labels=model.classes_)
+        )
         baseline = float(np.bincount(task.y).max() / len(task.y))
         error = float(np.std(model.loo_predictions_ == task.y) / np.sqrt(len(task.y)))
         row["better_than_baseline"] = int(row["printed"] > baseline + 2.0 * error)
@@ -393,7 +455,9 @@ def commit() -> str:
     if named:
         return named
     folder = Path(kernelmosaic.__file__).parent
-    answer = subprocess.run(["git", "-C", str(folder), "rev-parse", "--short", "HEAD"], capture_output=True, text=True)
+    answer = subprocess.run(
+        ["git", "-C", str(folder), "rev-parse", "--short", "HEAD"], capture_output=True, text=True
+    )
     return answer.stdout.strip()
 
 
@@ -403,7 +467,10 @@ def run(options: argparse.Namespace) -> None:
     here = {"version": kernelmosaic.__version__, "commit": commit(), "machine": machine()}
     store, start = Store(options.output, "few_rows"), time.monotonic()
     label = f"{here['version']} {here['commit']} {' '.join(options.methods)}"
-    units = {f"{label}: {unit.name}": unit for unit in all_units(folder, options.only or list(PARTS), options.seeds)}
+    units = {
+        f"{label}: {unit.name}": unit
+        for unit in all_units(folder, options.only or list(PARTS), options.seeds)
+    }
     missing = store.missing(units)
     names = {unit: name for name, unit in units.items()}
 
@@ -412,7 +479,11 @@ def run(options: argparse.Namespace) -> None:
             unit = units[name]
             if options.minutes is not None and time.monotonic() - start > 60 * options.minutes:
                 return
-            yield unit, folder, tuple(method for method in options.methods if method in METHODS_OF[unit.part])
+            yield (
+                unit,
+                folder,
+                tuple(method for method in options.methods if method in METHODS_OF[unit.part]),
+            )
 
     print(f"{len(missing)} of {len(units)} units are to be run.", flush=True)
     for number, (unit, rows) in enumerate(in_parallel(options.jobs, run_unit, begun()), start=1):
@@ -423,22 +494,40 @@ def run(options: argparse.Namespace) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", help="folder with the files; else the environment variable KERNELMOSAIC_DATA")
     parser.add_argument(
-        "--output", default="kernelmosaic-studies", help="folder of the run; an existing one is resumed"
+        "--data", help="folder with the files; else the environment variable KERNELMOSAIC_DATA"
+    )
+    parser.add_argument(
+        "--output",
+        default="kernelmosaic-studies",
+        help="folder of the run; an existing one is resumed",
     )
     parser.add_argument("--jobs", type=int, default=2, help="processes that compute, 2 by default")
-    parser.add_argument("--only", nargs="+", choices=PARTS, default=[], help="of the parts, only these")
-    parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS), help="only these")
+    parser.add_argument(
+        "--only", nargs="+", choices=PARTS, default=[], help="of the parts, only these"
+    )
+    parser.add_argument(
+        "--methods", nargs="+", choices=METHODS, default=list(METHODS), help="only these"
+    )
     parser.add_argument("--seeds", type=int, help="so many draws or splits of every cell")
     parser.add_argument("--minutes", type=float, help="begin no unit after so many minutes")
     parser.add_argument(
-        "--tables", nargs="+", metavar="RUN", help="write tables and page from the runs in these folders; run nothing"
+        "--tables",
+        nargs="+",
+        metavar="RUN",
+        help="write tables and page from the runs in these folders; run nothing",
     )
     parser.add_argument(
-        "--rivals", nargs="+", metavar="RUN", help="write the table of all methods from these folders; run nothing"
+        "--rivals",
+        nargs="+",
+        metavar="RUN",
+        help="write the table of all methods from these folders; run nothing",
     )
-    parser.add_argument("--page", action="store_true", help="make the page from the committed table, and run nothing")
+    parser.add_argument(
+        "--page",
+        action="store_true",
+        help="make the page from the committed table, and run nothing",
+    )
     options = parser.parse_args()
     if options.tables:
         write_table("few_rows", mean_rows(options.tables))
@@ -451,11 +540,21 @@ def main() -> None:
         run(options)
 
 
-# Table, picture and page ----------------------------------------------------------------------------------------------
+# Table, picture and page --------------------------------------------------------------------------
 
 KEYS = ("part", "set", "kernel", "n", "n_kernels", "method", "version", "commit", "machine")
 FIGURES = (
-    *("log_loss", "accuracy", "auc", "rmse", "r2", "coverage", "printed", "printed_log_loss", "better_than_baseline"),
+    *(
+        "log_loss",
+        "accuracy",
+        "auc",
+        "rmse",
+        "r2",
+        "coverage",
+        "printed",
+        "printed_log_loss",
+        "better_than_baseline",
+    ),
     *("n_effective", "seconds"),
 )
 
@@ -478,7 +577,8 @@ def mean_rows(folders: Sequence[str]) -> list[Row]:
 
 
 def label(row: Row) -> str:
-    """Return the name of a method, with the version if it is the one that this version is compared with."""
+    """Return the name of a method, with the version if it is the one that this version is compared
+    with."""
     is_reference = row["commit"] == REFERENCE_COMMIT
     return f"{row['method']} of {REFERENCE_VERSION}" if is_reference else str(row["method"])
 
@@ -489,12 +589,20 @@ def draw(rows: list[Row]) -> None:
 
     figure = Figure(figsize=(8.5, 4.2), layout="constrained")
     names = sorted({label(row) for row in rows if row["method"] == DEFAULT}, key=len, reverse=True)
-    for ax, name in zip(figure.subplots(1, len(names), sharex=True, sharey=True, squeeze=False)[0], names, strict=True):
+    for ax, name in zip(
+        figure.subplots(1, len(names), sharex=True, sharey=True, squeeze=False)[0],
+        names,
+        strict=True,
+    ):
         for part, marker in ((GENERATED, "o"), (REAL, "s"), (NULL, "^")):
             cells_of_part = [
-                row for row in rows if label(row) == name and row["part"] == part and row["accuracy"] != ""
+                row
+                for row in rows
+                if label(row) == name and row["part"] == part and row["accuracy"] != ""
             ]
-            x, y = ([float(row[figure]) for row in cells_of_part] for figure in ("accuracy", "printed"))
+            x, y = (
+                [float(row[figure]) for row in cells_of_part] for figure in ("accuracy", "printed")
+            )
             ax.plot(x, y, marker, label=TITLES[part], markersize=5, alpha=0.7)
         ax.axline((0.5, 0.5), slope=1.0, color="0.5", linewidth=0.8)
         ax.set_title(name, fontsize=10)
@@ -531,7 +639,11 @@ def rivals_table() -> str:
             methods_of_cell: dict[tuple[Any, ...], set[str]] = {}
             for row in of_part:
                 methods_of_cell.setdefault(cell_of(row), set()).add(row["method"])
-            common_cells = {cell for cell, methods in methods_of_cell.items() if methods == set(METHODS_OF_RIVALS)}
+            common_cells = {
+                cell
+                for cell, methods in methods_of_cell.items()
+                if methods == set(METHODS_OF_RIVALS)
+            }
             if not common_cells:
                 continue
             n_sets = len({cell[1] for cell in common_cells})
@@ -544,12 +656,25 @@ def rivals_table() -> str:
                 group = [row_of_cell[cell] for cell in sorted(common_cells)]
                 figures = [mean_of(group, key) for key in ("log_loss", "auc", figure, "seconds")]
                 shown = ["" if value is None else f"{value:.3f}" for value in figures]
-                ours = np.array([float(of_method[DEFAULT][cell][main]) for cell in sorted(common_cells)])
+                ours = np.array(
+                    [float(of_method[DEFAULT][cell][main]) for cell in sorted(common_cells)]
+                )
                 more = np.array([float(row[main]) for row in group]) - ours
                 error = more.std(ddof=1) / np.sqrt(len(more))
                 shown.append("" if method == DEFAULT else f"{more.mean():+.3f} ± {error:.3f}")
-                lines.append([TITLES[part], f"{len(common_cells)} of {n_sets} sets", method, *shown])
-    heads = ["group", "cells", "method", "log-loss", "AUC", "accuracy or R²", "CPU s", "loss less the default's"]
+                lines.append(
+                    [TITLES[part], f"{len(common_cells)} of {n_sets} sets", method, *shown]
+                )
+    heads = [
+        "group",
+        "cells",
+        "method",
+        "log-loss",
+        "AUC",
+        "accuracy or R²",
+        "CPU s",
+        "loss less the default's",
+    ]
     return common.markdown(heads, lines)
 
 
@@ -570,12 +695,25 @@ def page() -> str:
             names = sorted({label(row) for row in of_part})
             for name in names:
                 group = [row for row in of_part if label(row) == name]
-                found = [mean_of(group, key) for key in ("log_loss", figure, "printed", "coverage", "seconds")]
+                found = [
+                    mean_of(group, key)
+                    for key in ("log_loss", figure, "printed", "coverage", "seconds")
+                ]
                 shown = ["" if value is None else f"{value:.3f}" for value in found]
                 better = mean_of(group, "better_than_baseline") if part == NULL else None
                 shown.append("" if better is None else f"{100 * better:.1f} %")
                 lines.append([TITLES[part], target, name, *shown])
-    heads = ["group", "targets", "method", "log-loss", "accuracy or R²", "printed", "coverage", "CPU s", "false alarms"]
+    heads = [
+        "group",
+        "targets",
+        "method",
+        "log-loss",
+        "accuracy or R²",
+        "printed",
+        "coverage",
+        "CPU s",
+        "false alarms",
+    ]
     table = common.markdown(heads, lines)
     return f"""# Few samples and many kernels
 

@@ -3,10 +3,11 @@
     python studies/graphs.py --data FOLDER [--output FOLDER] [--jobs 2] [--only MUTAG PTC]
     python studies/graphs.py --page
 
-FOLDER, or the environment variable KERNELMOSAIC_DATA, holds graphs_<set>.npz and graphs_results.csv. Every fit that is
-done is kept in the folder of the run: a stopped run goes on where it was. What counts most is fitted first. All
-matrices of a set are computed once and kept in the same folder, for all processes to read (3.4 GB of NCI1). At the end,
-and when it is stopped by Ctrl-C, a run writes what is complete in docs/studies/graphs*.csv, the picture and the page
+FOLDER, or the environment variable KERNELMOSAIC_DATA, holds graphs_<set>.npz and
+graphs_results.csv. Every fit that is done is kept in the folder of the run: a stopped run goes on
+where it was. What counts most is fitted first. All matrices of a set are computed once and kept in
+the same folder, for all processes to read (3.4 GB of NCI1). At the end, and when it is stopped by
+Ctrl-C, a run writes what is complete in docs/studies/graphs*.csv, the picture and the page
 docs/studies/graphs.md.
 """
 
@@ -54,8 +55,8 @@ REPEATS = 10
 ITERATIONS, MODES = 5, ("subtree", "assignment")
 KERNELS = [*(f"{mode} {h}" for mode in MODES for h in range(ITERATIONS + 1)), "paths"]
 CS = (0.1, 1.0, 10.0, 100.0, 1000.0)
-#: Of more training graphs, this many, drawn at random, serve to learn weights and ridge; the machine is then that of
-#: all.
+#: Of more training graphs, this many, drawn at random, serve to learn weights and ridge; the
+#: machine is then that of all.
 MOST_LEARNED = 1200
 RIDGE, RIDGE_EQUAL = "ridge, learned", "ridge, uniform"
 MARGIN, MARGIN_EQUAL, SINGLE = "margin, learned", "margin, uniform", "best single kernel"
@@ -81,7 +82,8 @@ class Unit(NamedTuple):
 
 
 def all_units() -> list[Unit]:
-    """Return all fits in the order in which they run, so that a run that is stopped has finished what counts most."""
+    """Return all fits in the order in which they run, so that a run that is stopped has finished
+    what counts most."""
     protocols = [(RANDOM, 0), (FILE, 0), *((RANDOM, repeat) for repeat in range(1, REPEATS))]
     units = [
         Unit(name, *protocol, fold, method)
@@ -91,10 +93,13 @@ def all_units() -> list[Unit]:
         for fold in range(10)
     ]
     # Stable: within both halves the order stays.
-    return sorted(units, key=lambda u: u.set in LAST and (u.set, u.method, *u[1:3]) != ("NCI1", RIDGE, RANDOM, 0))
+    return sorted(
+        units,
+        key=lambda u: u.set in LAST and (u.set, u.method, *u[1:3]) != ("NCI1", RIDGE, RANDOM, 0),
+    )
 
 
-# Graphs and matrices -------------------------------------------------------------------------------------------------
+# Graphs and matrices ------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -111,7 +116,8 @@ class Problem:
 
 
 def read_graphs(path: Path) -> tuple[list[Any], np.ndarray, np.ndarray]:
-    """Return the graphs, their classes and their folds; labels that are all the same stand for none."""
+    """Return the graphs, their classes and their folds; labels that are all the same stand for
+    none."""
     with np.load(path) as file:
         edges, labels = (
             np.split(file[name], file[f"{kind}_offsets"][1:-1])
@@ -119,7 +125,11 @@ def read_graphs(path: Path) -> tuple[list[Any], np.ndarray, np.ndarray]:
         )
         labelled = len(np.unique(file["node_labels"])) > 1
         y, fold = file["y"].astype(int), file["fold"].astype(int)
-    return [(e, one if labelled else len(one)) for e, one in zip(edges, labels, strict=True)], y, fold
+    return (
+        [(e, one if labelled else len(one)) for e, one in zip(edges, labels, strict=True)],
+        y,
+        fold,
+    )
 
 
 def cosines(K: np.ndarray) -> np.ndarray:
@@ -129,7 +139,8 @@ def cosines(K: np.ndarray) -> np.ndarray:
 
 
 def write_matrices(path: Path, folder: Path) -> None:
-    """Compute all matrices of a set and the seconds they take, and write both: they depend on no training sample."""
+    """Compute all matrices of a set and the seconds they take, and write both: they depend on no
+    training sample."""
     seconds: Row = {}
     with cpu_time(seconds, "reading"):
         graphs, _, _ = read_graphs(path)
@@ -150,7 +161,8 @@ def write_matrices(path: Path, folder: Path) -> None:
 
 @lru_cache(maxsize=len(SETS))
 def read_problem(path: Path, folder: Path) -> Problem:
-    """Read a set, and map its matrices from the folder of the run into memory, computed if they are not there."""
+    """Read a set, and map its matrices from the folder of the run into memory, computed if they are
+    not there."""
     if not (folder / f"{path.stem}.npy").exists():
         write_matrices(path, folder)
     _, y, fold = read_graphs(path)
@@ -166,35 +178,43 @@ def read_problem(path: Path, folder: Path) -> Problem:
 
 
 def split_of(problem: Problem, unit: Unit) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return rows to train on and to test on, and of the former nine tenths and the tenth that chooses parameters."""
+    """Return rows to train on and to test on, and of the former nine tenths and the tenth that
+    chooses parameters."""
     rows = np.arange(len(problem.y))
     if unit.protocol == FILE:
         test = np.flatnonzero(problem.fold == unit.fold)
     else:
         test = list(KFold(10, shuffle=True, random_state=unit.repeat).split(rows))[unit.fold][1]
     train = np.setdiff1d(rows, test)
-    inside, tenth = train_test_split(np.arange(len(train)), test_size=0.1, random_state=10 * unit.repeat + unit.fold)
+    inside, tenth = train_test_split(
+        np.arange(len(train)), test_size=0.1, random_state=10 * unit.repeat + unit.fold
+    )
     return train, test, np.sort(inside), np.sort(tenth)
 
 
-# Methods -------------------------------------------------------------------------------------------------------------
+# Methods ------------------------------------------------------------------------------------------
 
 
 def fit_ridge(problem: Problem, train: np.ndarray, most: int = MOST_LEARNED, **options: Any) -> Any:
-    """Return the machine of all training graphs, its weights and ridge learned from at most so many."""
+    """Return the machine of all training graphs, its weights and ridge learned from at most so
+    many."""
     options |= {"normalize": None, "scale": False, "random_state": 0}
     some = train if len(train) <= most else np.random.RandomState(0).permutation(train)[:most]
     model = MKLRidgeClassifierCV(problem.kernels, **options).fit(some, problem.y[some])
     if len(some) == len(train):
         return model
-    combined = sum(weight * one.K for weight, (_, one) in zip(model.weights_, problem.kernels, strict=True))
+    combined = sum(
+        weight * one.K for weight, (_, one) in zip(model.weights_, problem.kernels, strict=True)
+    )
     options |= {"weights": [1.0], "alpha": model.alpha_}
     whole = MKLRidgeClassifierCV([Precomputed(combined)], **options).fit(train, problem.y[train])
     whole.learned_weights_ = model.weights_
     return whole
 
 
-def fit_margin(problem: Problem, train: np.ndarray, inside: np.ndarray, tenth: np.ndarray, norms: Any) -> Any:
+def fit_margin(
+    problem: Problem, train: np.ndarray, inside: np.ndarray, tenth: np.ndarray, norms: Any
+) -> Any:
     options: Row = {"Cs": CS, "cv": [(inside, tenth)], "normalize": None, "scale": False}
     model = MKLClassifierCV(problem.kernels, norms=norms, random_state=0, **options)
     return model.fit(train, problem.y[train])
@@ -208,7 +228,8 @@ def svm_labels(
     inside: np.ndarray,
     tenth: np.ndarray,
 ) -> np.ndarray:
-    """Return the classes of the test rows by a support vector machine, its matrix and C chosen on the tenth."""
+    """Return the classes of the test rows by a support vector machine, its matrix and C chosen on
+    the tenth."""
 
     def predicted(K: np.ndarray, C: float, left: np.ndarray, right: np.ndarray) -> np.ndarray:
         model = SVC(C=C, kernel="precomputed", cache_size=1000).fit(K[np.ix_(left, left)], y[left])
@@ -251,7 +272,8 @@ def run_unit(unit: Unit, path: Path, folder: Path) -> tuple[str, Row]:
 
 
 def run(options: Any, every: Sequence[Unit] = ()) -> None:
-    """Run the fits that are missing, and write tables, picture and page unless only some sets were asked for.
+    """Run the fits that are missing, and write tables, picture and page unless only some sets were
+    asked for.
 
     `every` stands for `all_units()` unless it is given.
     """
@@ -261,39 +283,61 @@ def run(options: Any, every: Sequence[Unit] = ()) -> None:
     missing = [units[name] for name in store.missing(units)]
     start, where = time.monotonic(), machine()
     try:
-        new = {paths[unit.set] for unit in missing if not (folder / f"graphs_{unit.set}.npy").exists()}
+        new = {
+            paths[unit.set] for unit in missing if not (folder / f"graphs_{unit.set}.npy").exists()
+        }
         list(in_parallel(options.jobs, write_matrices, ((path, folder) for path in sorted(new))))
-        done = in_parallel(options.jobs, run_unit, ((unit, paths[unit.set], folder) for unit in missing))
+        done = in_parallel(
+            options.jobs, run_unit, ((unit, paths[unit.set], folder) for unit in missing)
+        )
         for number, (name, found) in enumerate(done, start=1):
             store.add(name, found | {"machine": where})
             told = f"{found['right'] / found['test']:.3f}, {found['seconds']:.1f} s"
-            print(f"{number} of {len(missing)}, {time.monotonic() - start:.0f} s: {name}: {told}", flush=True)
+            print(
+                f"{number} of {len(missing)}, {time.monotonic() - start:.0f} s: {name}: {told}",
+                flush=True,
+            )
     except KeyboardInterrupt:
         print("Stopped.")
     if options.only:
-        print(f"{len(store.missing(unit.name for unit in all_units()))} fits are missing; the page stays as it is.")
+        print(
+            f"{len(store.missing(unit.name for unit in all_units()))} fits are missing; the page"
+            " stays as it is."
+        )
         return
     write_tables(store, data_file(options.data, "graphs_results.csv"))
     write_page()
 
 
-# Tables, picture and page --------------------------------------------------------------------------------------------
+# Tables, picture and page -------------------------------------------------------------------------
 
 
 def write_tables(store: Store, published: Path) -> None:
-    """Write the fits of all repetitions that are complete, times and weights, and the figures published for kernels.
+    """Write the fits of all repetitions that are complete, times and weights, and the figures
+    published for kernels.
 
     Fits of runs in other folders stay in the tables.
     """
     done = {unit: store.units[unit.name] for unit in all_units() if unit.name in store.units}
     rows = []
-    for name, protocol, repeat, method in dict.fromkeys((u.set, u.protocol, u.repeat, u.method) for u in done):
+    for name, protocol, repeat, method in dict.fromkeys(
+        (u.set, u.protocol, u.repeat, u.method) for u in done
+    ):
         own = [done.get(Unit(name, protocol, repeat, fold, method)) for fold in range(10)]
         found = [one for one in own if one is not None]
         if len(found) == 10:
             rows.append(
-                {"set": name, "protocol": protocol, "repeat": repeat, "method": method, "train": found[0]["train"]}
-                | {f"fold {k}": f"{100 * one['right'] / one['test']:.2f}" for k, one in enumerate(found)}
+                {
+                    "set": name,
+                    "protocol": protocol,
+                    "repeat": repeat,
+                    "method": method,
+                    "train": found[0]["train"],
+                }
+                | {
+                    f"fold {k}": f"{100 * one['right'] / one['test']:.2f}"
+                    for k, one in enumerate(found)
+                }
                 | {"seconds": f"{np.mean([one['seconds'] for one in found]):.2f}"}
             )
     update_table("graphs", rows, ["set", "protocol", "repeat", "method"])
@@ -302,13 +346,20 @@ def write_tables(store: Store, published: Path) -> None:
     update_table("graphs_times", took, ["set"])
     shares = {
         (name, method): np.mean(
-            [np.atleast_2d(f["weights"]).sum(axis=0) for u, f in done.items() if (u.set, u.method) == (name, method)],
+            [
+                np.atleast_2d(f["weights"]).sum(axis=0)
+                for u, f in done.items()
+                if (u.set, u.method) == (name, method)
+            ],
             axis=0,
         )
-        for name, method in dict.fromkeys((u.set, u.method) for u in done if u.method in (RIDGE, MARGIN))
+        for name, method in dict.fromkeys(
+            (u.set, u.method) for u in done if u.method in (RIDGE, MARGIN)
+        )
     }
     weights = [
-        {"set": name, "method": method} | {k: f"{share:.3f}" for k, share in zip(KERNELS, one, strict=True)}
+        {"set": name, "method": method}
+        | {k: f"{share:.3f}" for k, share in zip(KERNELS, one, strict=True)}
         for (name, method), one in shares.items()
     ]
     update_table("graphs_weights", weights, ["set", "method"])
@@ -330,7 +381,11 @@ class Figures:
 
     def folds(self, name: str, protocol: str, method: str) -> np.ndarray:
         """Return the accuracies of all folds, of shape (repetitions, 10)."""
-        own = [r for r in self.rows if (r["set"], r["protocol"], r["method"]) == (name, protocol, method)]
+        own = [
+            r
+            for r in self.rows
+            if (r["set"], r["protocol"], r["method"]) == (name, protocol, method)
+        ]
         return np.array([[row[f"fold {k}"] for k in range(10)] for row in own]).reshape(-1, 10)
 
     def mean(self, name: str, protocol: str, method: str) -> float:
@@ -342,7 +397,8 @@ class Figures:
         return max(own, key=lambda row: row["accuracy"], default=None)
 
     def table(self) -> str:
-        """Return the mean accuracies of protocol A, with the deviation of repetitions where there are several."""
+        """Return the mean accuracies of protocol A, with the deviation of repetitions where there
+        are several."""
         lines = []
         for name in self.sets:
             repeats = max(len(self.folds(name, RANDOM, method)) for method in METHODS)
@@ -353,14 +409,29 @@ class Figures:
                 short = f" ({len(each)})" if 0 < len(each) < repeats else ""
                 cells.append(f"{each.mean():.1f}{deviation}{short}" if len(each) else "")
             best = self.best(name, "A")
-            lines.append([name, repeats, *cells, "" if best is None else f"{best['accuracy']:g}, {best['method']}"])
-        return markdown(["set", "repetitions", *(LABELS.get(one, one) for one in SHOWN), "best published"], lines)
+            lines.append(
+                [
+                    name,
+                    repeats,
+                    *cells,
+                    "" if best is None else f"{best['accuracy']:g}, {best['method']}",
+                ]
+            )
+        return markdown(
+            ["set", "repetitions", *(LABELS.get(one, one) for one in SHOWN), "best published"],
+            lines,
+        )
 
     def compared(self, a: str, b: str) -> list[str]:
-        """Return by how much a method is ahead of another on average, on how many sets, and on how many p < 0.05."""
+        """Return by how much a method is ahead of another on average, on how many sets, and on how
+        many p < 0.05."""
         ahead, sure = [], [0, 0]
         for name in self.sets:
-            protocol = RANDOM if len(self.folds(name, RANDOM, a)) and len(self.folds(name, RANDOM, b)) else FILE
+            protocol = (
+                RANDOM
+                if len(self.folds(name, RANDOM, a)) and len(self.folds(name, RANDOM, b))
+                else FILE
+            )
             one, other = (self.folds(name, protocol, method) for method in (a, b))
             repeats = min(len(one), len(other))
             if not repeats:
@@ -372,10 +443,15 @@ class Figures:
             sure[int(ahead[-1] < 0)] += p < 0.05
         if not ahead:
             return ["", "", ""]
-        return [f"{np.mean(ahead):+.1f}", f"{np.sum(np.array(ahead) > 0)} of {len(ahead)}", f"{sure[0]} / {sure[1]}"]
+        return [
+            f"{np.mean(ahead):+.1f}",
+            f"{np.sum(np.array(ahead) > 0)} of {len(ahead)}",
+            f"{sure[0]} / {sure[1]}",
+        ]
 
     def reached(self, name: str, method: str = RIDGE) -> float:
-        """Return the accuracy under protocol A, or on the folds of the files where that has not been run."""
+        """Return the accuracy under protocol A, or on the folds of the files where that has not
+        been run."""
         return self.mean(name, RANDOM if len(self.folds(name, RANDOM, method)) else FILE, method)
 
 
@@ -387,13 +463,24 @@ def draw(figures: Figures) -> None:
     ax = figure.subplots()
     for k, name in enumerate(figures.sets):
         for protocol, colour in (("A", "0.35"), ("B", "0.75")):
-            own = [row["accuracy"] for row in figures.published if (row["set"], row["protocol"]) == (name, protocol)]
+            own = [
+                row["accuracy"]
+                for row in figures.published
+                if (row["set"], row["protocol"]) == (name, protocol)
+            ]
             label = f"published, protocol {protocol}" if k == 0 else None
             ax.plot(own, [k - 0.22] * len(own), "|", color=colour, markersize=9, label=label)
     for method, marker in zip(METHODS, "oo^s^vD", strict=True):
         found = [(figures.reached(name, method), k) for k, name in enumerate(figures.sets)]
         filled = {"markerfacecolor": "none"} if method in (RIDGE_EQUAL, MARGIN_EQUAL) else {}
-        ax.plot(*zip(*found, strict=True), marker, label=LABELS.get(method, method), markersize=6, alpha=0.8, **filled)
+        ax.plot(
+            *zip(*found, strict=True),
+            marker,
+            label=LABELS.get(method, method),
+            markersize=6,
+            alpha=0.8,
+            **filled,
+        )
     ax.set_yticks(range(len(figures.sets)), figures.sets, fontsize=8)
     ax.invert_yaxis()
     ax.grid(axis="y", color="0.92")
@@ -404,8 +491,13 @@ def draw(figures: Figures) -> None:
 
 
 def against_published(figures: Figures) -> tuple[np.ndarray, np.ndarray, float]:
-    """Return our accuracies on the sets with published ones under protocol A, the best of those, and a p-value."""
-    known = [name for name in figures.sets if figures.best(name, "A") and len(figures.folds(name, RANDOM, RIDGE))]
+    """Return our accuracies on the sets with published ones under protocol A, the best of those,
+    and a p-value."""
+    known = [
+        name
+        for name in figures.sets
+        if figures.best(name, "A") and len(figures.folds(name, RANDOM, RIDGE))
+    ]
     ours = np.array([figures.mean(name, RANDOM, RIDGE) for name in known])
     best = np.array([(figures.best(name, "A") or {})["accuracy"] for name in known])
     return ours, best, float(wilcoxon(ours, best).p_value)
@@ -417,7 +509,9 @@ def page() -> str:
     ours, best, p = against_published(figures)
     times = {row["set"]: row for row in read_table("graphs_times")}
     matrices = sum(times["NCI1"][kind] for kind in ("subtree", "assignment", "paths"))
-    spent = [row["seconds"] for row in figures.rows if (row["set"], row["method"]) == ("NCI1", RIDGE)]
+    spent = [
+        row["seconds"] for row in figures.rows if (row["set"], row["method"]) == ("NCI1", RIDGE)
+    ]
     few = [name for name in SETS if len(figures.folds(name, RANDOM, RIDGE)) < REPEATS]
     pairs = [*((RIDGE, other) for other in METHODS if other != RIDGE), (MARGIN, MARGIN_EQUAL)]
     rows = [[f"{LABELS.get(a, a)} − {LABELS.get(b, b)}", *figures.compared(a, b)] for a, b in pairs]
@@ -447,7 +541,11 @@ def page() -> str:
 
 #: The methods in the table of accuracies; all are in the csv file.
 SHOWN = (RIDGE, RIDGE_EQUAL, MARGIN, SINGLE, OA)
-LABELS = {RIDGE_EQUAL: "ridge, equal weights", MARGIN: "SVM, learned", MARGIN_EQUAL: "SVM, equal weights"}
+LABELS = {
+    RIDGE_EQUAL: "ridge, equal weights",
+    MARGIN: "SVM, learned",
+    MARGIN_EQUAL: "SVM, equal weights",
+}
 TEXT = """\
 # Graphs: Weisfeiler–Lehman kernels
 
@@ -519,7 +617,10 @@ def summary() -> tuple[str, str, str]:
     return (
         f"accuracy {ours.mean():.1f} %",
         f"{best.mean():.1f} %, the best published method of each set",
-        f"higher on {np.sum(ours > best)} of {len(ours)} sets with published figures (Wilcoxon, *p* = {p_text(p)})",
+        (
+            f"higher on {np.sum(ours > best)} of {len(ours)} sets with published figures (Wilcoxon,"
+            f" *p* = {p_text(p)})"
+        ),
     )
 
 
@@ -529,7 +630,8 @@ def write_page() -> None:
 
 
 if __name__ == "__main__":
-    # Under its own name the module is imported once a process, and keeps what `read_problem` has read.
+    # Under its own name the module is imported once a process, and keeps what `read_problem` has
+    # read.
     import graphs
 
     common.main(graphs.__doc__ or "", graphs.run, graphs.write_page)

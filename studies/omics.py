@@ -3,9 +3,10 @@
     python studies/omics.py --data FOLDER [--output FOLDER] [--jobs 2] [--groups folds ridge]
     python studies/omics.py --page
 
-FOLDER, or the environment variable KERNELMOSAIC_DATA, holds rosmap.npz and breast_tcga.npz. Every split that is done is
-kept in the folder of the run: a stopped run goes on where it was. The group `ridge` has the methods of least squares,
-`folds` all others. Writes docs/studies/omics*.csv, the picture and its page docs/studies/omics.md.
+FOLDER, or the environment variable KERNELMOSAIC_DATA, holds rosmap.npz and breast_tcga.npz. Every
+split that is done is kept in the folder of the run: a stopped run goes on where it was. The group
+`ridge` has the methods of least squares, `folds` all others. Writes docs/studies/omics*.csv, the
+picture and its page docs/studies/omics.md.
 """
 
 from __future__ import annotations
@@ -19,7 +20,11 @@ import numpy as np
 from common import Row, Store, cpu_time, data_file, different, markdown, p_text, read_table
 from joblib import Parallel, delayed, parallel_config
 from sklearn.compose import ColumnTransformer
-from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier, StackingClassifier
+from sklearn.ensemble import (
+    HistGradientBoostingClassifier,
+    RandomForestClassifier,
+    StackingClassifier,
+)
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import accuracy_score, f1_score, roc_auc_score
 from sklearn.model_selection import GridSearchCV, StratifiedShuffleSplit
@@ -36,7 +41,8 @@ NORMS = {"ℓ1": 1, "ℓ2": 2, "uniform": "uniform"}
 OURS = "MKL, chosen by folds"
 PARTIAL = "MKL, and protein where known"
 CS = np.geomspace(0.01, 100, 7)
-#: Least squares on nine kernels a view: the criterion that weights and ridge minimise, or the ridge of equal weights.
+#: Least squares on nine kernels a view: the criterion that weights and ridge minimise, or the ridge
+#: of equal weights.
 RIDGES: dict[str, Row] = {
     "ridge, leave-one-out": {"criterion": "loo"},
     "ridge, evidence": {"criterion": "evidence"},
@@ -48,7 +54,13 @@ PARTIAL_RIDGE = "ridge, leave-one-out, and protein where known"
 KINDS = ("linear", "Gaussian", "Laplacian")
 FIGURES = ("accuracy", "F1", "AUC")
 #: Methods of other packages.
-RIVALS = ("best view, SVC", "all columns, SVC", "stacked SVCs", "random forest", "gradient boosting")
+RIVALS = (
+    "best view, SVC",
+    "all columns, SVC",
+    "stacked SVCs",
+    "random forest",
+    "gradient boosting",
+)
 
 
 @dataclass(frozen=True)
@@ -65,15 +77,25 @@ class Problem:
 
 
 PROBLEMS = {
-    "rosmap": Problem("Alzheimer's disease (ROSMAP)", "rosmap.npz", ("mrna", "methylation", "mirna")),
-    "breast": Problem("Breast cancer, all patients", "breast_tcga.npz", ("mrna", "mirna"), partial=("protein",)),
-    "breast3": Problem("Breast cancer, with protein", "breast_tcga.npz", ("mrna", "mirna", "protein"), complete=True),
+    "rosmap": Problem(
+        "Alzheimer's disease (ROSMAP)", "rosmap.npz", ("mrna", "methylation", "mirna")
+    ),
+    "breast": Problem(
+        "Breast cancer, all patients", "breast_tcga.npz", ("mrna", "mirna"), partial=("protein",)
+    ),
+    "breast3": Problem(
+        "Breast cancer, with protein",
+        "breast_tcga.npz",
+        ("mrna", "mirna", "protein"),
+        complete=True,
+    ),
 }
 
 
 @dataclass(frozen=True)
 class Views:
-    """The views beside one another, and which columns are whose; those that every patient has come first."""
+    """The views beside one another, and which columns are whose; those that every patient has come
+    first."""
 
     X: np.ndarray
     y: np.ndarray
@@ -88,7 +110,9 @@ def read_views(problem: Problem, folder: str | None) -> Views:
         y, train, test = file["y"], file["train"], file["test"]
     X = np.hstack(list(parts.values()))
     ends = np.cumsum([0, *(part.shape[1] for part in parts.values())])
-    columns = {view: slice(int(a), int(b)) for view, a, b in zip(parts, ends, ends[1:], strict=False)}
+    columns = {
+        view: slice(int(a), int(b)) for view, a, b in zip(parts, ends, ends[1:], strict=False)
+    }
     splits = {"published": (train, test)}
     if problem.complete:
         known = ~np.isnan(X).any(axis=1)
@@ -100,13 +124,17 @@ def read_views(problem: Problem, folder: str | None) -> Views:
     return Views(X, y, columns, partial, splits)
 
 
-# Methods -------------------------------------------------------------------------------------------------------------
+# Methods ------------------------------------------------------------------------------------------
 
 
 def kernels_of(columns: dict[str, slice]) -> list[Any]:
     """Return two kernels per view: a linear one, and a Gaussian as wide as the median distance."""
     kinds = {"linear": Linear(), "Gaussian": Gaussian("median")}
-    return [(f"{view}, {kind}", kernel, place) for view, place in columns.items() for kind, kernel in kinds.items()]
+    return [
+        (f"{view}, {kind}", kernel, place)
+        for view, place in columns.items()
+        for kind, kernel in kinds.items()
+    ]
 
 
 def tuned_svc(gammas: Sequence[Any] = (1e-3, "scale")) -> Any:
@@ -117,7 +145,12 @@ def tuned_svc(gammas: Sequence[Any] = (1e-3, "scale")) -> Any:
 def stacked(columns: dict[str, slice]) -> Any:
     """Return a logistic regression on the held-out outputs of one machine per view."""
     each = [
-        (view, make_pipeline(ColumnTransformer([("view", "passthrough", place)]), StandardScaler(), SVC(C=1.0)))
+        (
+            view,
+            make_pipeline(
+                ColumnTransformer([("view", "passthrough", place)]), StandardScaler(), SVC(C=1.0)
+            ),
+        )
         for view, place in columns.items()
     ]
     return StackingClassifier(each, LogisticRegression(), cv=5, stack_method="decision_function")
@@ -125,7 +158,9 @@ def stacked(columns: dict[str, slice]) -> Any:
 
 def learners(columns: dict[str, slice]) -> dict[str, Any]:
     kernels = kernels_of(columns)
-    return {name: MKLClassifierCV(kernels, Cs=CS, norms=(norm,), cv=5) for name, norm in NORMS.items()}
+    return {
+        name: MKLClassifierCV(kernels, Cs=CS, norms=(norm,), cv=5) for name, norm in NORMS.items()
+    }
 
 
 def others(columns: dict[str, slice]) -> dict[str, Any]:
@@ -138,9 +173,12 @@ def others(columns: dict[str, slice]) -> dict[str, Any]:
 
 
 def ridge_kernels_of(columns: dict[str, slice]) -> list[Any]:
-    """Return nine kernels per view: linear, Gaussians and Laplacians of ½, 1, 2 and 4 times the median distance."""
+    """Return nine kernels per view: linear, Gaussians and Laplacians of ½, 1, 2 and 4 times the
+    median distance."""
     kinds: dict[str, list[Any]] = {"linear": [Linear()]}
-    kinds |= {type(one).__name__: family(one, factor=[0.5, 1, 2, 4]) for one in (Gaussian(), Laplacian())}
+    kinds |= {
+        type(one).__name__: family(one, factor=[0.5, 1, 2, 4]) for one in (Gaussian(), Laplacian())
+    }
     return [
         (f"{view}, {kind} {number}", kernel, place)
         for view, place in columns.items()
@@ -150,14 +188,19 @@ def ridge_kernels_of(columns: dict[str, slice]) -> list[Any]:
 
 
 def run_ridges(unit: str, views: Views, train: np.ndarray, test: np.ndarray) -> Row:
-    """Return the figures of least squares on one split, the weights by view and kind of kernel, and CPU seconds."""
+    """Return the figures of least squares on one split, the weights by view and kind of kernel, and
+    CPU seconds."""
     known = max(place.stop for place in views.columns.values())
     X, y = views.X[:, :known], views.y
     kernels = ridge_kernels_of(views.columns)
-    models: dict[str, Any] = {name: MKLRidgeClassifierCV(kernels, **given) for name, given in RIDGES.items()}
+    models: dict[str, Any] = {
+        name: MKLRidgeClassifierCV(kernels, **given) for name, given in RIDGES.items()
+    }
     models[SAME] = MKLClassifierCV(kernels, Cs=CS, norms=("uniform",), cv=5)
     if views.partial:
-        models[PARTIAL_RIDGE] = MKLRidgeClassifierCV(ridge_kernels_of(views.columns | views.partial))
+        models[PARTIAL_RIDGE] = MKLRidgeClassifierCV(
+            ridge_kernels_of(views.columns | views.partial)
+        )
     seconds: Row = {}
     figures: Row = {}
     weights: Row = {}
@@ -171,12 +214,18 @@ def run_ridges(unit: str, views: Views, train: np.ndarray, test: np.ndarray) -> 
             weights[name] = dict.fromkeys(kinds, 0.0)
             for kind, weight in zip(kinds, model.weights_, strict=True):
                 weights[name][kind] += float(weight)
-    found = {"figures": figures, "weights": weights, "seconds": seconds, "sizes": [len(train), len(test)]}
+    found = {
+        "figures": figures,
+        "weights": weights,
+        "seconds": seconds,
+        "sizes": [len(train), len(test)],
+    }
     return {"unit": unit, **found}
 
 
 def run_split(unit: str, views: Views, train: np.ndarray, test: np.ndarray) -> Row:
-    """Return the figures of the methods whose settings folds choose on one split, the weights, and CPU seconds."""
+    """Return the figures of the methods whose settings folds choose on one split, the weights, and
+    CPU seconds."""
     known = max(place.stop for place in views.columns.values())
     whole, X, y = views.X, views.X[:, :known], views.y
     seconds: Row = {}
@@ -184,7 +233,8 @@ def run_split(unit: str, views: Views, train: np.ndarray, test: np.ndarray) -> R
     weights: Row = {}
 
     def best(prefix: str, methods: dict[str, Any], cut: Callable[[str], np.ndarray]) -> list[float]:
-        """Fit some methods, keep the figures of each, and return those of the one that folds score highest."""
+        """Fit some methods, keep the figures of each, and return those of the one that folds score
+        highest."""
         top = -np.inf
         for name, model in methods.items():
             with cpu_time(seconds, prefix + name):
@@ -192,27 +242,38 @@ def run_split(unit: str, views: Views, train: np.ndarray, test: np.ndarray) -> R
             figures[prefix + name] = scored(model, cut(name)[test], y[test])
             if prefix == "MKL, ":
                 means = np.atleast_2d(model.weights_).mean(axis=0).tolist()
-                weights[name] = dict(zip((kernel for kernel, *_ in kernels_of(views.columns)), means, strict=True))
+                weights[name] = dict(
+                    zip((kernel for kernel, *_ in kernels_of(views.columns)), means, strict=True)
+                )
             if model.best_score_ > top:
                 top, found = model.best_score_, figures[prefix + name]
         return found
 
     figures[OURS] = best("MKL, ", learners(views.columns), lambda name: X)
     if views.partial:
-        # A view that a patient lacks is NaN in all its columns, for training and test patients alike.
-        figures[PARTIAL] = best(f"{PARTIAL}, ", learners(views.columns | views.partial), lambda name: whole)
+        # A view that a patient lacks is NaN in all its columns, for training and test patients
+        # alike.
+        figures[PARTIAL] = best(
+            f"{PARTIAL}, ", learners(views.columns | views.partial), lambda name: whole
+        )
     each = {view: tuned_svc() for view in views.columns}
     figures["best view, SVC"] = best("only ", each, lambda view: X[:, views.columns[view]])
     for name, model in others(views.columns).items():
         with cpu_time(seconds, name):
             model.fit(X[train], y[train])
         figures[name] = scored(model, X[test], y[test])
-    found = {"figures": figures, "weights": weights, "seconds": seconds, "sizes": [len(train), len(test)]}
+    found = {
+        "figures": figures,
+        "weights": weights,
+        "seconds": seconds,
+        "sizes": [len(train), len(test)],
+    }
     return {"unit": unit, **found}
 
 
 def scored(model: Any, X: np.ndarray, y: np.ndarray) -> list[float]:
-    """Return accuracy, F1 (of the disease, or the mean over the classes) and the area under the ROC curve."""
+    """Return accuracy, F1 (of the disease, or the mean over the classes) and the area under the ROC
+    curve."""
     predicted, two = model.predict(X), len(np.unique(y)) == 2
     if hasattr(model, "decision_function"):
         outputs = model.decision_function(X)
@@ -229,7 +290,7 @@ def scored(model: Any, X: np.ndarray, y: np.ndarray) -> list[float]:
     ]
 
 
-# All splits ----------------------------------------------------------------------------------------------------------
+# All splits ---------------------------------------------------------------------------------------
 
 
 def run(options: Any) -> None:
@@ -242,20 +303,30 @@ def run(options: Any) -> None:
         for name in PROBLEMS
         for split in views[name].splits
     }
-    wanted = [unit for unit in store.missing(units) if not options.only or units[unit][1] in options.only]
+    wanted = [
+        unit for unit in store.missing(units) if not options.only or units[unit][1] in options.only
+    ]
 
     def task(unit: str) -> Any:
         work, name, split = units[unit]
         return delayed(work)(unit, views[name], *views[name].splits[split])
 
     with parallel_config("loky", n_jobs=options.jobs, inner_max_num_threads=1):
-        found = Parallel(return_as="generator_unordered", pre_dispatch=options.jobs)(map(task, wanted))
+        found = Parallel(return_as="generator_unordered", pre_dispatch=options.jobs)(
+            map(task, wanted)
+        )
         for done, one in enumerate(found, start=1):
             store.add(one["unit"], one)
-            shown = ", ".join(f"{name} {one['figures'][name][0]:.3f}" for name in METHODS if name in one["figures"])
+            shown = ", ".join(
+                f"{name} {one['figures'][name][0]:.3f}"
+                for name in METHODS
+                if name in one["figures"]
+            )
             print(f"{done} of {len(wanted)}, {one['unit']}: accuracy {shown}", flush=True)
     if not store.missing(units):
-        write_tables(store, {unit: (name, split) for unit, (_, name, split) in units.items()}, options.groups)
+        write_tables(
+            store, {unit: (name, split) for unit, (_, name, split) in units.items()}, options.groups
+        )
         write_page()
 
 
@@ -263,7 +334,7 @@ def run(options: Any) -> None:
 MARKS = {"folds": ("", run_split), "ridge": (", ridge", run_ridges)}
 
 
-# Tables, picture and page --------------------------------------------------------------------------------------------
+# Tables, picture and page -------------------------------------------------------------------------
 
 NORMS_NAMED = tuple(f"MKL, {name}" for name in NORMS)
 METHODS = (
@@ -285,24 +356,38 @@ PICTURE = "studies_omics_weights.png"
 
 
 def write_tables(store: Store, units: dict[str, tuple[str, str]], groups: Sequence[str]) -> None:
-    """Write what the page is made from: figures and weights of every split, CPU seconds, the machine."""
+    """Write what the page is made from: figures and weights of every split, CPU seconds, the
+    machine."""
     figures, weights = [], []
     seconds: dict[tuple[str, str], list[float]] = {}
     for unit, (problem, split) in units.items():
         found = store.units[unit]
         for method, values in found["figures"].items():
-            line = {"problem": problem, "split": split, "train": found["sizes"][0], "test": found["sizes"][1]}
+            line = {
+                "problem": problem,
+                "split": split,
+                "train": found["sizes"][0],
+                "test": found["sizes"][1],
+            }
             line["method"] = method
-            figures.append(line | {name: f"{value:.4f}" for name, value in zip(FIGURES, values, strict=True)})
+            figures.append(
+                line | {name: f"{value:.4f}" for name, value in zip(FIGURES, values, strict=True)}
+            )
         for name, own in found["weights"].items():
             if name == "uniform":
                 continue
             line = {"problem": problem, "split": split, "norm": name}
             total = sum(own.values())
-            weights += [line | {"kernel": kernel, "share": f"{weight / total:.4f}"} for kernel, weight in own.items()]
+            weights += [
+                line | {"kernel": kernel, "share": f"{weight / total:.4f}"}
+                for kernel, weight in own.items()
+            ]
         for method, spent in found["seconds"].items():
             seconds.setdefault((problem, method), []).append(spent)
-    times = [{"problem": a, "method": b, "cpu_seconds": f"{np.mean(spent):.2f}"} for (a, b), spent in seconds.items()]
+    times = [
+        {"problem": a, "method": b, "cpu_seconds": f"{np.mean(spent):.2f}"}
+        for (a, b), spent in seconds.items()
+    ]
     common.update_table("omics", figures, ("problem", "split", "method"))
     common.update_table("omics_weights", weights, ("problem", "split", "norm", "kernel"))
     common.update_table("omics_times", times, ("problem", "method"))
@@ -311,7 +396,8 @@ def write_tables(store: Store, units: dict[str, tuple[str, str]], groups: Sequen
 
 
 def draw(rows: list[Row]) -> None:
-    """Draw the share of every kernel over the resamplings: the median, and where nine of ten are."""
+    """Draw the share of every kernel over the resamplings: the median, and where nine of ten
+    are."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(10, 4), layout="constrained")
@@ -321,7 +407,9 @@ def draw(rows: list[Row]) -> None:
     for ax, problem in zip(figure.subplots(1, len(problems)), problems, strict=True):
         kernels = kinds_of(problem)
         for number, norm in enumerate(labels):
-            places = [place for place, kernel in enumerate(kernels) if (problem, norm, kernel) in known]
+            places = [
+                place for place, kernel in enumerate(kernels) if (problem, norm, kernel) in known
+            ]
             found = [interval(rows, problem, norm, kernels[place]) for place in places]
             low, middle, high = 100 * np.array(found).reshape(-1, 3).T
             ax.errorbar(
@@ -343,7 +431,8 @@ def draw(rows: list[Row]) -> None:
 
 
 def interval(rows: list[Row], problem: str, norm: str, kernel: str) -> tuple[float, float, float]:
-    """Return the second lowest share over the resamplings, the median and the second highest: most are between."""
+    """Return the second lowest share over the resamplings, the median and the second highest: most
+    are between."""
     wanted = (problem, norm, kernel)
     shares = [row["share"] for row in rows if (row["problem"], row["norm"], row["kernel"]) == wanted
               and row["split"] != "published"]  # fmt: skip
@@ -379,8 +468,13 @@ class Figures:
         return f"{next(own)[figure]:.3f}"
 
     def p(self, method: str, figure: str = "accuracy") -> float:
-        """Return the p-value of the corrected resampled t-test against weights learned by leave-one-out."""
-        return float(t_test_resampled(self.each(LOO, figure), self.each(method, figure), **self.sizes).p_value)
+        """Return the p-value of the corrected resampled t-test against weights learned by
+        leave-one-out."""
+        return float(
+            t_test_resampled(
+                self.each(LOO, figure), self.each(method, figure), **self.sizes
+            ).p_value
+        )
 
     def best_rival(self) -> str:
         return max(RIVALS, key=lambda method: self.each(method).mean())
@@ -394,7 +488,10 @@ def page() -> str:
         cells = []
         for figure in ("accuracy", "AUC"):
             p = "" if method == LOO else p_text(rosmap.p(method, figure))
-            cells += [f"{rosmap.mean(method, figure)} ± {rosmap.each(method, figure).std(ddof=1):.3f}", p]
+            cells += [
+                f"{rosmap.mean(method, figure)} ± {rosmap.each(method, figure).std(ddof=1):.3f}",
+                p,
+            ]
         lines.append([LABELS.get(method, method), *cells, rosmap.published(method)])
     lines.append(["MOGONET, as published", "", "", "", "", f"{MOGONET[0]:.3f}"])
     shown = [LOO, EQUAL, OURS, *RIVALS]
@@ -407,17 +504,29 @@ def page() -> str:
         "forest": "random forest",
         "view": "best view, SVC",
     }
-    seconds = {row["method"]: row["cpu_seconds"] for row in read_table("omics_times") if row["problem"] == "rosmap"}
+    seconds = {
+        row["method"]: row["cpu_seconds"]
+        for row in read_table("omics_times")
+        if row["problem"] == "rosmap"
+    }
     return TEXT.format(
-        table=markdown(["method", "accuracy", "*p*", "AUC", "*p*", "accuracy, published split"], lines),
+        table=markdown(
+            ["method", "accuracy", "*p*", "AUC", "*p*", "accuracy, published split"], lines
+        ),
         breast=markdown(
             ["method", "all patients", "with protein"],
             [[LABELS.get(one, one), *(of.mean(one) for of in breast)] for one in shown],
         ),
         **{name: rosmap.mean(method) for name, method in named.items()},
         **{f"{name}_auc": rosmap.mean(method, "AUC") for name, method in named.items()},
-        **{f"{name}_p": p_text(rosmap.p(method)) for name, method in named.items() if name != "loo"},
-        **{f"{name}_p_auc": p_text(rosmap.p(method, "AUC")) for name, method in named.items() if name != "loo"},
+        **{
+            f"{name}_p": p_text(rosmap.p(method)) for name, method in named.items() if name != "loo"
+        },
+        **{
+            f"{name}_p_auc": p_text(rosmap.p(method, "AUC"))
+            for name, method in named.items()
+            if name != "loo"
+        },
         rival=LABELS.get(rival, rival),
         rival_mean=rosmap.mean(rival),
         rival_verdict=different(rosmap.p(rival)),

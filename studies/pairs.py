@@ -1,12 +1,13 @@
 """Pairs: drugs with cell lines and with proteins, by products of their kernels.
 
-    python studies/pairs.py --data FOLDER [--output FOLDER] [--jobs 2] [--only davis] [--groups plain learned]
-    python studies/pairs.py --page
+    python studies/pairs.py --data FOLDER [--output FOLDER] [--jobs 2] [--only davis] [--groups
+    plain learned] python studies/pairs.py --page
 
-FOLDER, or the environment variable KERNELMOSAIC_DATA, holds pairwise_drug_response.npz, davis.npz, kiba.npz and
-dta_results.csv. Needs rdkit (`pip install "kernelmosaic[studies]"`) unless the folder of the run has the kernels of
-fingerprints already. Every fit that is done is kept there, too: a stopped run goes on where it was. What takes longest
-is fitted first. Writes docs/studies/pairs*.csv, the picture and its page docs/studies/pairs.md.
+FOLDER, or the environment variable KERNELMOSAIC_DATA, holds pairwise_drug_response.npz, davis.npz,
+kiba.npz and dta_results.csv. Needs rdkit (`pip install "kernelmosaic[studies]"`) unless the folder
+of the run has the kernels of fingerprints already. Every fit that is done is kept there, too: a
+stopped run goes on where it was. What takes longest is fitted first. Writes
+docs/studies/pairs*.csv, the picture and its page docs/studies/pairs.md.
 """
 
 from __future__ import annotations
@@ -47,9 +48,19 @@ from kernelmosaic.survival.metrics import concordance
 PICTURE = "studies_pairs.png"
 SETS = {"drug_response": "Drug response", "davis": "Davis", "kiba": "KIBA"}
 #: What is new in the test part, in words.
-NEW = {"published": "pairs, published folds", "left": "drugs", "right": "targets or cell lines", "both": "both"}
+NEW = {
+    "published": "pairs, published folds",
+    "left": "drugs",
+    "right": "targets or cell lines",
+    "both": "both",
+}
 NEWS = ("left", "right", "both")
-LEARNED, FACTORS, UNIFORM, SINGLE = "MKL, learned", "MKL, factorised", "MKL, uniform", "best single product"
+LEARNED, FACTORS, UNIFORM, SINGLE = (
+    "MKL, learned",
+    "MKL, factorised",
+    "MKL, uniform",
+    "best single product",
+)
 KRON, MEANS, SCORES = "KronRLS, own", "mean of drug and target", "MKL, factorised, normal scores"
 #: Ridges of KronRLS, of kernels with a unit diagonal, and factors of a learned one for new members.
 RIDGES, FACTORS_OF_ALPHA = np.logspace(-2, 1.5, 8), (1.0, 10.0, 100.0, 1000.0)
@@ -63,7 +74,8 @@ BARS = {"davis": (0.895, 0.24), "kiba": (0.87, 0.17)}
 
 @dataclass(frozen=True)
 class Table:
-    """Measured pairs, kernels of both sides, and which part of the published folds each pair is in."""
+    """Measured pairs, kernels of both sides, and which part of the published folds each pair is
+    in."""
 
     pairs: np.ndarray
     y: np.ndarray
@@ -89,11 +101,14 @@ def drug_response(path: Path) -> Table:
         right = list(zip(file["cell_kernel_names"].tolist(), file["cell_kernels"], strict=True))
         Y, fold = file["Y"], file["outer"]
     means = [np.mean([K for _, K in side], axis=0) for side in (left, right)]
-    return Table(np.argwhere(np.isfinite(Y)), Y.ravel(), fold, left, right, (means[0], means[1]), 25)
+    return Table(
+        np.argwhere(np.isfinite(Y)), Y.ravel(), fold, left, right, (means[0], means[1]), 25
+    )
 
 
 def affinities(path: Path, folder: Path) -> Table:
-    """Davis or KIBA: similarities as given where they are, fingerprints in counts, words of proteins."""
+    """Davis or KIBA: similarities as given where they are, fingerprints in counts, words of
+    proteins."""
     with np.load(path) as file:
         Y, fold, smiles = file["Y"], file["fold"], file["smiles_isomeric"].tolist()
         sequences = str(file["sequences"]).split("\n")
@@ -105,7 +120,12 @@ def affinities(path: Path, folder: Path) -> Table:
     with np.load(kept) as file:
         ecfp, atoms = file["ecfp"], file["atoms"]
     words = cosine(Spectrum(3).fit(sequences)(sequences))
-    left = [("ECFP", ecfp), ("ECFP, sharp", ecfp**4), ("atom pairs", atoms), ("itself", np.eye(len(smiles)))]
+    left = [
+        ("ECFP", ecfp),
+        ("ECFP, sharp", ecfp**4),
+        ("atom pairs", atoms),
+        ("itself", np.eye(len(smiles))),
+    ]
     right = [
         ("alignment", alignment),
         ("alignment, sharp", alignment**4),
@@ -144,24 +164,34 @@ def fingerprint_kernels(smiles: list[str]) -> list[np.ndarray]:
     RDLogger.DisableLog("rdApp.*")
     molecules = [Chem.MolFromSmiles(one) for one in smiles]
     found = []
-    for generator in (make.GetMorganGenerator(radius=2, includeChirality=True), make.GetAtomPairGenerator()):
-        counts = [generator.GetSparseCountFingerprint(one).GetNonzeroElements() for one in molecules]
-        columns = {key: place for place, key in enumerate(sorted({key for one in counts for key in one}))}
+    for generator in (
+        make.GetMorganGenerator(radius=2, includeChirality=True),
+        make.GetAtomPairGenerator(),
+    ):
+        counts = [
+            generator.GetSparseCountFingerprint(one).GetNonzeroElements() for one in molecules
+        ]
+        columns = {
+            key: place for place, key in enumerate(sorted({key for one in counts for key in one}))
+        }
         rows = np.repeat(np.arange(len(counts)), [len(one) for one in counts])
         places = [columns[key] for one in counts for key in one]
         values = np.array([value for one in counts for value in one.values()], dtype=float)
-        found.append(Tanimoto()(sparse.csr_matrix((values, (rows, places)), (len(counts), len(columns)))))
+        found.append(
+            Tanimoto()(sparse.csr_matrix((values, (rows, places)), (len(counts), len(columns))))
+        )
     return found
 
 
-# Methods --------------------------------------------------------------------------------------------------------------
+# Methods ------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Task:
     """One division of a table.
 
-    Whatever is learned but coefficients, or chosen by the folds `inner`, is so from the training pairs `some`.
+    Whatever is learned but coefficients, or chosen by the folds `inner`, is so from the training
+    pairs `some`.
     """
 
     table: Table
@@ -185,9 +215,14 @@ class Task:
 
 
 def means(task: Task) -> tuple[Row, np.ndarray]:
-    """The mean, what a drug is off it, and what a target is off both; by turns until they settle."""
+    """The mean, what a drug is off it, and what a target is off both; by turns until they
+    settle."""
     (i, j), y = task.X.T, task.y
-    level, a, b = y.mean(), np.zeros(task.table.pairs[:, 0].max() + 1), np.zeros(task.table.pairs[:, 1].max() + 1)
+    level, a, b = (
+        y.mean(),
+        np.zeros(task.table.pairs[:, 0].max() + 1),
+        np.zeros(task.table.pairs[:, 1].max() + 1),
+    )
     for _ in range(20):
         for effect, own, other in ((a, i, b[j]), (b, j, a[i])):
             counts = np.bincount(own, minlength=len(effect))
@@ -195,7 +230,9 @@ def means(task: Task) -> tuple[Row, np.ndarray]:
     return {}, level + a[task.Z[:, 0]] + b[task.Z[:, 1]]
 
 
-def kron_ridge(A: np.ndarray, B: np.ndarray, pairs: np.ndarray, y: np.ndarray, ridge: float) -> np.ndarray:
+def kron_ridge(
+    A: np.ndarray, B: np.ndarray, pairs: np.ndarray, y: np.ndarray, ridge: float
+) -> np.ndarray:
     """Return the table of outputs of kernel ridge regression with A ⊗ B, by conjugate gradients."""
     i, j = pairs.T
     V = np.zeros((len(A), len(B)))
@@ -204,7 +241,12 @@ def kron_ridge(A: np.ndarray, B: np.ndarray, pairs: np.ndarray, y: np.ndarray, r
         V[i, j] = beta
         return (A @ V @ B)[i, j] + ridge * beta
 
-    beta, _ = cg(LinearOperator((len(y), len(y)), matvec=times, dtype=float), y - y.mean(), rtol=1e-3, maxiter=200)
+    beta, _ = cg(
+        LinearOperator((len(y), len(y)), matvec=times, dtype=float),
+        y - y.mean(),
+        rtol=1e-3,
+        maxiter=200,
+    )
     V[i, j] = beta
     return A @ V @ B + y.mean()
 
@@ -226,13 +268,25 @@ def kron(task: Task) -> tuple[Row, np.ndarray]:
 
 def learned(task: Task, weights: Any, kernels: list[Any]) -> MKLRidgeCV:
     """Weights and ridge by leave-one-out error."""
-    settings: dict[str, Any] = {"scale": False, "n_init": 1, "max_iter": task.table.steps, "tol": 3e-2}
-    return MKLRidgeCV(kernels, weights=weights, **settings).fit(task.X[task.some], task.y[task.some])
+    settings: dict[str, Any] = {
+        "scale": False,
+        "n_init": 1,
+        "max_iter": task.table.steps,
+        "tol": 3e-2,
+    }
+    return MKLRidgeCV(kernels, weights=weights, **settings).fit(
+        task.X[task.some], task.y[task.some]
+    )
 
 
 def machine_of(task: Task, model: MKLRidgeCV, kernels: list[Any]) -> tuple[Row, np.ndarray]:
-    """The machine at learned weights; for new members its ridge is chosen among multiples by folds of their kind."""
-    found = {"alpha": float(model.alpha_), "slope": float(model.stationarity_), "steps": int(model.n_iter_)}
+    """The machine at learned weights; for new members its ridge is chosen among multiples by folds
+    of their kind."""
+    found = {
+        "alpha": float(model.alpha_),
+        "slope": float(model.stationarity_),
+        "steps": int(model.n_iter_),
+    }
     found["criterion"] = float(model.criterion_)
     found["weights"] = (model.weights_ / model.weights_.sum()).round(5).tolist()
     factor = 1.0
@@ -240,8 +294,14 @@ def machine_of(task: Task, model: MKLRidgeCV, kernels: list[Any]) -> tuple[Row, 
         errors = []
         X, y = task.X[task.some], task.y[task.some]
         for factor in FACTORS_OF_ALPHA:
-            given = {"weights": model.weights_, "C": 1.0 / (factor * model.alpha_), "loss": "squared"}
-            fits = ((MKLRegressor(kernels, tol=1e-2, **given).fit(X[a], y[a]), b) for a, b in task.inner)
+            given = {
+                "weights": model.weights_,
+                "C": 1.0 / (factor * model.alpha_),
+                "loss": "squared",
+            }
+            fits = (
+                (MKLRegressor(kernels, tol=1e-2, **given).fit(X[a], y[a]), b) for a, b in task.inner
+            )
             errors.append(sum(np.sum((fit.predict(X[b]) - y[b]) ** 2) for fit, b in fits))
         factor = FACTORS_OF_ALPHA[int(np.argmin(errors))]
         found["factor"] = factor
@@ -249,7 +309,9 @@ def machine_of(task: Task, model: MKLRidgeCV, kernels: list[Any]) -> tuple[Row, 
         return found, model.predict(task.Z)
     # The same machine at these weights, with the gap of its coefficients.
     C = 1.0 / (factor * model.alpha_)
-    last = MKLRegressor(kernels, weights=model.weights_, C=C, loss="squared", tol=1e-3).fit(task.X, task.y)
+    last = MKLRegressor(kernels, weights=model.weights_, C=C, loss="squared", tol=1e-3).fit(
+        task.X, task.y
+    )
     return found | {"gap": float(last.duality_gap_)}, last.predict(task.Z)
 
 
@@ -260,7 +322,11 @@ def ridge(task: Task, weights: Any) -> tuple[Row, np.ndarray]:
 
 def best_single(task: Task) -> tuple[Row, np.ndarray]:
     """The product with the smallest leave-one-out error, each with its own ridge."""
-    found = [(learned(task, "uniform", [one]), one) for one in task.table.kernels() if "itself" not in one[0]]
+    found = [
+        (learned(task, "uniform", [one]), one)
+        for one in task.table.kernels()
+        if "itself" not in one[0]
+    ]
     model, best = min(found, key=lambda one: one[0].criterion_)
     row, outputs = machine_of(task, model, [best])
     return row | {"kernel": best[0]}, outputs
@@ -269,7 +335,8 @@ def best_single(task: Task) -> tuple[Row, np.ndarray]:
 def normal_scores(task: Task) -> tuple[Row, np.ndarray]:
     """Factorised weights for normal scores of the targets.
 
-    Of a fold held out, the ridge is the best of a few multiples, and outputs are mapped back to the targets by bins.
+    Of a fold held out, the ridge is the best of a few multiples, and outputs are mapped back to the
+    targets by bins.
     """
     table, kernels = task.table, task.table.kernels()
     few = min(1000, len(task.y))
@@ -280,8 +347,15 @@ def normal_scores(task: Task) -> tuple[Row, np.ndarray]:
     held = table.fold[task.train] % 5 == 0
 
     def outputs(train: np.ndarray, factor: float, Z: np.ndarray, tol: float) -> np.ndarray:
-        given = {"weights": model.weights_, "C": 1.0 / (factor * model.alpha_), "loss": "squared", "tol": tol}
-        return np.asarray(MKLRegressor(kernels, **given).fit(task.X[train], scored.y[train]).predict(Z))
+        given = {
+            "weights": model.weights_,
+            "C": 1.0 / (factor * model.alpha_),
+            "loss": "squared",
+            "tol": tol,
+        }
+        return np.asarray(
+            MKLRegressor(kernels, **given).fit(task.X[train], scored.y[train]).predict(Z)
+        )
 
     inner = [outputs(~held, factor, task.X[held], 1e-2) for factor in NEAR_ALPHA]
     best = int(np.argmin([np.mean((one - scored.y[held]) ** 2) for one in inner]))
@@ -292,7 +366,11 @@ def normal_scores(task: Task) -> tuple[Row, np.ndarray]:
     ]
     places, levels = np.array(bins).T
     found = outputs(np.ones(len(held), dtype=bool), NEAR_ALPHA[best], task.Z, 1e-3)
-    told = {"alpha": float(model.alpha_), "factor": NEAR_ALPHA[best], "slope": float(model.stationarity_)}
+    told = {
+        "alpha": float(model.alpha_),
+        "factor": NEAR_ALPHA[best],
+        "slope": float(model.stationarity_),
+    }
     return told, np.interp(found, places, np.maximum.accumulate(levels))
 
 
@@ -329,7 +407,11 @@ class Unit(NamedTuple):
 
     @property
     def name(self) -> str:
-        return "certified" if self.method == "certified" else f"{self.set}, {self.new}, {self.number}: {self.method}"
+        return (
+            "certified"
+            if self.method == "certified"
+            else f"{self.set}, {self.new}, {self.number}: {self.method}"
+        )
 
 
 def all_units(only: list[str], groups: list[str]) -> list[Unit]:
@@ -368,15 +450,22 @@ def make_task(table: Table, unit: Unit, most: int = DRUGS) -> Task:
 
 
 def certified(task: Task) -> Row:
-    """Learn the weights of all products with the 1-norm and squared errors, to a certified gap of 0.01."""
+    """Learn the weights of all products with the 1-norm and squared errors, to a certified gap of
+    0.01."""
     found: Row = {}
     tracemalloc.start()
     start = time.time()
     with cpu_time(found, "seconds"):
-        model = MKLRegressor(task.table.kernels(), C=1.0, loss="squared", tol=1e-2).fit(task.X, task.y)
+        model = MKLRegressor(task.table.kernels(), C=1.0, loss="squared", tol=1e-2).fit(
+            task.X, task.y
+        )
     found |= {"wall": time.time() - start, "bytes": tracemalloc.get_traced_memory()[1]}
     tracemalloc.stop()
-    found |= {"gap": float(model.duality_gap_), "active": int(np.sum(model.weights_ > 0)), "pairs": len(task.y)}
+    found |= {
+        "gap": float(model.duality_gap_),
+        "active": int(np.sum(model.weights_ > 0)),
+        "pairs": len(task.y),
+    }
     found |= {"kernels": len(model.weights_), "solves": int(model.n_solves_)}
     outputs = model.predict(task.Z)
     return found | scores(task.table.y[task.test], outputs)
@@ -392,7 +481,7 @@ def scores(y: np.ndarray, outputs: np.ndarray) -> Row:
     }
 
 
-# The run --------------------------------------------------------------------------------------------------------------
+# The run ------------------------------------------------------------------------------------------
 
 
 def run_unit(unit: Unit, data: str | None, folder: Path) -> tuple[str, Row]:
@@ -403,11 +492,14 @@ def run_unit(unit: Unit, data: str | None, folder: Path) -> tuple[str, Row]:
     found: Row = {}
     with cpu_time(found, "seconds"):
         told, outputs = METHODS[unit.method](task)
-    return unit.name, found | told | scores(task.table.y[task.test], outputs) | {"n": len(task.train)}
+    return unit.name, found | told | scores(task.table.y[task.test], outputs) | {
+        "n": len(task.train)
+    }
 
 
 def run(options: Any) -> None:
-    """Run the fits that are missing, and write tables, picture and page from those that are done."""
+    """Run the fits that are missing, and write tables, picture and page from those that are
+    done."""
     store, folder = Store(options.output, "pairs"), Path(options.output)
     units = {unit.name: unit for unit in all_units(options.only, options.groups)}
     missing, start = [units[name] for name in store.missing(units)], time.monotonic()
@@ -417,8 +509,13 @@ def run(options: Any) -> None:
     for number, (name, found) in enumerate(done, start=1):
         store.add(name, found | {"machine": machine()})
         told = f"MSE {found['mse']:.4f}, CI {found['ci']:.4f}, {found['seconds']:.0f} s"
-        print(f"{number} of {len(missing)}, {time.monotonic() - start:.0f} s: {name}: {told}", flush=True)
-    published = list(csv.DictReader(data_file(options.data, "dta_results.csv").open(encoding="utf-8")))
+        print(
+            f"{number} of {len(missing)}, {time.monotonic() - start:.0f} s: {name}: {told}",
+            flush=True,
+        )
+    published = list(
+        csv.DictReader(data_file(options.data, "dta_results.csv").open(encoding="utf-8"))
+    )
     write_tables(store, published)
     write_page()
 
@@ -430,26 +527,48 @@ def write_tables(store: Store, published: list[Row]) -> None:
             continue
         place, _, method = unit.partition(": ")
         name, new, number = place.split(", ")
-        row = {"set": name, "new": new, "split": number, "method": method, "mse": round(found["mse"], 5)}
+        row = {
+            "set": name,
+            "new": new,
+            "split": number,
+            "method": method,
+            "mse": round(found["mse"], 5),
+        }
         row |= {"ci": round(found["ci"], 5), "r": round(found["r"], 5), "train": found["n"]}
-        told = found.get("kernel", "") or (f"ridge {found['ridge']:.3g}" if "ridge" in found else "")
+        told = found.get("kernel", "") or (
+            f"ridge {found['ridge']:.3g}" if "ridge" in found else ""
+        )
         rows.append(row | {"cpu_seconds": round(found["seconds"], 1), "chosen": told})
-        if "weights" in found and number == "0" and new == "published" and method in (LEARNED, FACTORS):
-            weights.append({"set": name, "method": method, "weights": " ".join(f"{w:.5f}" for w in found["weights"])})
+        if (
+            "weights" in found
+            and number == "0"
+            and new == "published"
+            and method in (LEARNED, FACTORS)
+        ):
+            weights.append(
+                {
+                    "set": name,
+                    "method": method,
+                    "weights": " ".join(f"{w:.5f}" for w in found["weights"]),
+                }
+            )
     # Fits of runs in other folders stay in the tables.
     update_table("pairs", rows, ["set", "new", "split", "method"])
     if weights:
         update_table("pairs_weights", weights, ["set", "method"])
     write_table(
-        "pairs_published", [{key: row[key] for key in ("set", "method", "ci", "mse", "source")} for row in published]
+        "pairs_published",
+        [{key: row[key] for key in ("set", "method", "ci", "mse", "source")} for row in published],
     )
     if "certified" in store.units:
         write_table("pairs_certified", [store.units["certified"]])
-    machines = dict.fromkeys(found["machine"] for found in store.units.values() if "machine" in found)
+    machines = dict.fromkeys(
+        found["machine"] for found in store.units.values() if "machine" in found
+    )
     update_table("pairs_machine", [{"machine": one} for one in machines], ["machine"])
 
 
-# The page -------------------------------------------------------------------------------------------------------------
+# The page -----------------------------------------------------------------------------------------
 
 
 def mean_of(table: list[Row], name: str, new: str, method: str, what: str) -> float:
@@ -459,20 +578,28 @@ def mean_of(table: list[Row], name: str, new: str, method: str, what: str) -> fl
 
 
 def picture(table: list[Row]) -> None:
-    """Draw the mean squared error, relative to that of the means of drug and target, by what is new."""
+    """Draw the mean squared error, relative to that of the means of drug and target, by what is
+    new."""
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
 
     names = [name for name in SETS if any(row["set"] == name for row in table)]
-    fig, axes = plt.subplots(1, len(names), figsize=(3.6 * len(names), 2.8), sharey=True, layout="constrained")
+    fig, axes = plt.subplots(
+        1, len(names), figsize=(3.6 * len(names), 2.8), sharey=True, layout="constrained"
+    )
     for ax, name in zip(np.atleast_1d(axes), names, strict=True):
         news = [new for new in NEW if _has(table, name, MEANS, new)]
         for k, method in enumerate((KRON, UNIFORM, FACTORS, LEARNED, SINGLE)):
             own = [new for new in news if _has(table, name, method, new)]
-            values = [mean_of(table, name, new, method, "mse") / mean_of(table, name, new, MEANS, "mse") for new in own]
-            ax.plot([news.index(new) + 0.12 * (k - 2) for new in own], values, "osD^v"[k], label=method)
+            values = [
+                mean_of(table, name, new, method, "mse") / mean_of(table, name, new, MEANS, "mse")
+                for new in own
+            ]
+            ax.plot(
+                [news.index(new) + 0.12 * (k - 2) for new in own], values, "osD^v"[k], label=method
+            )
         ax.axhline(1.0, color="grey", lw=0.8)
         ax.set_xticks(range(len(news)), ["pairs" if new == "published" else new for new in news])
         ax.set(title=SETS[name], xlabel="new in the test part", xlim=(-0.5, len(news) - 0.5))
@@ -494,12 +621,21 @@ def error_of(table: list[Row], name: str, method: str, new: str = "published") -
 
 
 def benchmark(table: list[Row]) -> str:
-    """Return the concordance index and error of published and own methods on both sets of affinities."""
-    known = {(row["set"], row["method"]): (row["ci"], row["mse"]) for row in read_table("pairs_published")}
+    """Return the concordance index and error of published and own methods on both sets of
+    affinities."""
+    known = {
+        (row["set"], row["method"]): (row["ci"], row["mse"])
+        for row in read_table("pairs_published")
+    }
     lines = []
     for method in CHOSEN:
         cells = [known.get((name, method), ("", "")) for name in BARS]
-        lines.append([f"{method}, published", *(f"{one:.3f}" if one != "" else "" for both in cells for one in both)])
+        lines.append(
+            [
+                f"{method}, published",
+                *(f"{one:.3f}" if one != "" else "" for both in cells for one in both),
+            ]
+        )
     for method in METHODS:
         cells = []
         for name in BARS:
@@ -518,13 +654,21 @@ def page() -> str:
     for name, title in SETS.items():
         for new, what in NEW.items():
             if _has(table, name, FACTORS, new) and (new != "published" or name == "drug_response"):
-                rows.append([title, what, *(error_of(table, name, one, new) for one in (MEANS, KRON, FACTORS))])
+                rows.append(
+                    [
+                        title,
+                        what,
+                        *(error_of(table, name, one, new) for one in (MEANS, KRON, FACTORS)),
+                    ]
+                )
     ci = {method: mean_of(table, "kiba", "published", method, "ci") for method in (FACTORS, SCORES)}
     return TEXT.format(
         ours=ours,
         best=best,
         benchmark=benchmark(table),
-        new=markdown(["set", "new in the test part", "means", "KronRLS, run here", "MKL, factorised"], rows),
+        new=markdown(
+            ["set", "new in the test part", "means", "KronRLS, run here", "MKL, factorised"], rows
+        ),
         response={method: error_of(table, "drug_response", method) for method in METHODS},
         davis={method: error_of(table, "davis", method) for method in METHODS},
         kiba={method: error_of(table, "kiba", method) for method in METHODS},
@@ -544,14 +688,22 @@ def page() -> str:
 
 
 def against_published(table: list[Row]) -> tuple[dict[str, float], dict[str, tuple[float, str]]]:
-    """Return the mean squared error of factorised weights and the least published one, by set of affinities."""
+    """Return the mean squared error of factorised weights and the least published one, by set of
+    affinities."""
     published = read_table("pairs_published")
     ours = {name: mean_of(table, name, "published", FACTORS, "mse") for name in BARS}
-    return ours, {name: min((row["mse"], row["method"]) for row in published if row["set"] == name) for name in BARS}
+    return ours, {
+        name: min((row["mse"], row["method"]) for row in published if row["set"] == name)
+        for name in BARS
+    }
 
 
 CHOSEN = ("KronRLS", "DeepDTA", "GraphDTA (GAT-GCN)", "MSGNN-DTA")
-LABELS = {UNIFORM: "MKL, equal weights", KRON: "KronRLS, run here", MEANS: "means of drug and target"}
+LABELS = {
+    UNIFORM: "MKL, equal weights",
+    KRON: "KronRLS, run here",
+    MEANS: "means of drug and target",
+}
 TEXT = """\
 # Pairs: drugs with targets and cell lines
 
@@ -629,7 +781,10 @@ def summary() -> tuple[str, str, str]:
     return (
         "MSE " + ", ".join(f"{error:.3f} ({SETS[name]})" for name, error in ours.items()),
         ", ".join(f"{error:.3f} ({method})" for error, method in best.values()),
-        f"larger error on {' and '.join(behind) or 'no set'} (one published test part each, no test)",
+        (
+            f"larger error on {' and '.join(behind) or 'no set'} (one published test part each, no"
+            " test)"
+        ),
     )
 
 

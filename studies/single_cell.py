@@ -1,16 +1,18 @@
-"""Single cells: gene sets as kernels, beside scMKL (Fourier features of every set and a group lasso).
+"""Single cells: gene sets as kernels, beside scMKL (Fourier features of every set and a group
+lasso).
 
     python studies/single_cell.py --data FOLDER [--output FOLDER] [--only "generated, 2000" pbmc68k]
     python studies/single_cell.py --page
 
-FOLDER, or the environment variable KERNELMOSAIC_DATA, holds 10x_pbmc68k_reduced.h5ad (it is in the wheel of scanpy) and
-hallmark.gmt (the hallmark sets of MSigDB, version 7.0); generated cells need no file. anndata and scmkl must be
-installed; methods that cannot be imported are left out. Every fit is a process of its own, whose CPU time and largest
-memory are noted; each that is done is kept in the folder of the run, and a stopped run goes on where it was.
+FOLDER, or the environment variable KERNELMOSAIC_DATA, holds 10x_pbmc68k_reduced.h5ad (it is in the
+wheel of scanpy) and hallmark.gmt (the hallmark sets of MSigDB, version 7.0); generated cells need
+no file. anndata and scmkl must be installed; methods that cannot be imported are left out. Every
+fit is a process of its own, whose CPU time and largest memory are noted; each that is done is kept
+in the folder of the run, and a stopped run goes on where it was.
 
-Both methods are fitted to the same training cells and scored on the same held-out fifth. C and alpha are chosen inside
-the training cells, by the area under the ROC curve on the same three folds and the same rule: the sparsest value whose
-mean is at most one standard error below the best.
+Both methods are fitted to the same training cells and scored on the same held-out fifth. C and
+alpha are chosen inside the training cells, by the area under the ROC curve on the same three folds
+and the same rule: the sparsest value whose mean is at most one standard error below the best.
 """
 
 from __future__ import annotations
@@ -27,17 +29,36 @@ from typing import Any, NamedTuple
 
 import common
 import numpy as np
-from common import Row, Store, data_file, different, machine, markdown, p_text, read_table, update_table
+from common import (
+    Row,
+    Store,
+    data_file,
+    different,
+    machine,
+    markdown,
+    p_text,
+    read_table,
+    update_table,
+)
 from scipy import sparse
 from sklearn.metrics import f1_score, roc_auc_score
 from sklearn.model_selection import StratifiedKFold, StratifiedShuffleSplit
 
 from kernelmosaic.stats import t_test_resampled
 
-SIZES = {"generated, 2000": 2_000, "generated, 10000": 10_000, "generated, 100000": 100_000, "RNA + ATAC, 900": 900}
+SIZES = {
+    "generated, 2000": 2_000,
+    "generated, 10000": 10_000,
+    "generated, 100000": 100_000,
+    "RNA + ATAC, 900": 900,
+}
 SETS = ("pbmc68k", *SIZES)
 LINEAR, LEADING, GAUSSIAN = "linear sets", "linear sets, 30 leading features", "Gaussian sets"
-RIDGE, BALANCED, SCMKL = "ridge, Gaussian sets", "ridge, Gaussian sets, classes weighted alike", "scMKL"
+RIDGE, BALANCED, SCMKL = (
+    "ridge, Gaussian sets",
+    "ridge, Gaussian sets, classes weighted alike",
+    "scMKL",
+)
 #: Of the largest set there is one fit, with C as chosen for the set before.
 METHODS = {
     "pbmc68k": (LINEAR, GAUSSIAN, RIDGE, BALANCED, SCMKL),
@@ -46,7 +67,13 @@ METHODS = {
     "generated, 100000": (LEADING,),
     "RNA + ATAC, 900": (LEADING, SCMKL),
 }
-SPLITS = {"pbmc68k": 5, "generated, 2000": 5, "generated, 10000": 5, "generated, 100000": 1, "RNA + ATAC, 900": 5}
+SPLITS = {
+    "pbmc68k": 5,
+    "generated, 2000": 5,
+    "generated, 10000": 5,
+    "generated, 100000": 1,
+    "RNA + ATAC, 900": 5,
+}
 TRUE = 5
 #: Cells of pbmc68k.
 CELLS = 700
@@ -62,11 +89,12 @@ FIGURES = ("auroc", "f1", "sets", "true", "cpu", "gb")
 FOLDS = StratifiedKFold(3, shuffle=True, random_state=0)
 
 
-# Data ----------------------------------------------------------------------------------------------------------------
+# Data ---------------------------------------------------------------------------------------------
 
 
 class Cells(NamedTuple):
-    """Generated cells, log-normalised and sparse, their classes and sets of genes, and what they were drawn from."""
+    """Generated cells, log-normalised and sparse, their classes and sets of genes, and what they
+    were drawn from."""
 
     X: Any
     y: Any
@@ -79,12 +107,14 @@ class Cells(NamedTuple):
 
 
 def make_cells(n_cells: int, seed: int = 0, keep: bool = False) -> Cells:
-    """Return generated cells, and 50 sets of genes of which five count; the counts themselves if `keep` says so.
+    """Return generated cells, and 50 sets of genes of which five count; the counts themselves if
+    `keep` says so.
 
-    A set has 60 to 140 of 5,000 genes, drawn at random, and an activity in every cell, standard normal, which moves the
-    logarithm of the rate of a third of its genes by normal loadings of deviation 0.8. The log-odds of the class are
-    1.5 (z_0 + z_1 − z_2 + 0.7 (z_3² − 1) + z_4) of the activities of the first five sets. Counts are Poisson, with
-    log-rates of genes N(−2, 1) and log-depths of cells N(0, 0.3); they are scaled to 1,000 per cell, then log(1 + x).
+    A set has 60 to 140 of 5,000 genes, drawn at random, and an activity in every cell, standard
+    normal, which moves the logarithm of the rate of a third of its genes by normal loadings of
+    deviation 0.8. The log-odds of the class are 1.5 (z_0 + z_1 − z_2 + 0.7 (z_3² − 1) + z_4) of the
+    activities of the first five sets. Counts are Poisson, with log-rates of genes N(−2, 1) and
+    log-depths of cells N(0, 0.3); they are scaled to 1,000 per cell, then log(1 + x).
     """
     rng = np.random.default_rng(seed)
     sets, rates, z, loadings = draw_sets(rng, n_cells, -2.0)
@@ -97,7 +127,10 @@ def make_cells(n_cells: int, seed: int = 0, keep: bool = False) -> Cells:
 
 def draw_sets(rng: Any, n_cells: int, level: float) -> tuple[Any, Any, Any, Any]:
     n_genes, n_sets = 5000, 50
-    sets = {f"set {k:02d}": rng.choice(n_genes, rng.integers(60, 141), replace=False) for k in range(n_sets)}
+    sets = {
+        f"set {k:02d}": rng.choice(n_genes, rng.integers(60, 141), replace=False)
+        for k in range(n_sets)
+    }
     rates, z = rng.normal(level, 1.0, n_genes), rng.normal(size=(n_cells, n_sets))
     loadings = sparse.lil_matrix((n_sets, n_genes))
     for k, genes in enumerate(sets.values()):
@@ -106,25 +139,38 @@ def draw_sets(rng: Any, n_cells: int, level: float) -> tuple[Any, Any, Any, Any]
     return sets, rates, z, loadings.tocsr()
 
 
-def draw_counts(rng: Any, rates: Any, depths: Any, z: Any, loadings: Any, keep: bool = False) -> tuple[Any, Any]:
+def draw_counts(
+    rng: Any, rates: Any, depths: Any, z: Any, loadings: Any, keep: bool = False
+) -> tuple[Any, Any]:
     blocks, kept = [], []
     for rows in np.array_split(np.arange(len(z)), max(len(z) // 1000, 1)):
-        counts = rng.poisson(np.exp(rates + depths[rows, np.newaxis] + z[rows] @ loadings)).astype(np.float32)
-        blocks.append(sparse.csr_matrix(np.log1p(counts * (1000.0 / counts.sum(axis=1, keepdims=True)))))
+        counts = rng.poisson(np.exp(rates + depths[rows, np.newaxis] + z[rows] @ loadings)).astype(
+            np.float32
+        )
+        blocks.append(
+            sparse.csr_matrix(np.log1p(counts * (1000.0 / counts.sum(axis=1, keepdims=True))))
+        )
         kept += [sparse.csr_matrix(counts)] if keep else []
     return sparse.vstack(blocks, format="csr"), sparse.vstack(kept, format="csr") if keep else None
 
 
 def log_odds(z: Any, square: Any = None) -> Any:
     """Return the log-odds of the class; `square` stands for z_3² where it is not known."""
-    return 1.5 * (z[:, 0] + z[:, 1] - z[:, 2] + 0.7 * ((z[:, 3] ** 2 if square is None else square) - 1.0) + z[:, 4])
+    return 1.5 * (
+        z[:, 0]
+        + z[:, 1]
+        - z[:, 2]
+        + 0.7 * ((z[:, 3] ** 2 if square is None else square) - 1.0)
+        + z[:, 4]
+    )
 
 
 def make_multiome(n_cells: int, seed: int = 0) -> tuple[Any, Any, dict[str, dict[str, Any]]]:
     """Return RNA and ATAC of the same cells, their classes, and 50 sets of each.
 
-    RNA is that of `make_cells`. ATAC has 5,000 peaks with sets, loadings, depths and counts drawn likewise, log-rates
-    N(−2.5, 1), and activities (z + e) / √2: those of the RNA's sets and as much noise. Five sets of each count.
+    RNA is that of `make_cells`. ATAC has 5,000 peaks with sets, loadings, depths and counts drawn
+    likewise, log-rates N(−2.5, 1), and activities (z + e) / √2: those of the RNA's sets and as much
+    noise. Five sets of each count.
     """
     rna, rng = make_cells(n_cells, seed), np.random.default_rng(seed + 1000)
     sets, rates, noise, loadings = draw_sets(rng, n_cells, -2.5)
@@ -135,10 +181,12 @@ def make_multiome(n_cells: int, seed: int = 0) -> tuple[Any, Any, dict[str, dict
 
 
 def limits(n_cells: int = 2000, seed: int = 0) -> Row:
-    """Return the AUROC of the true log-odds, of their linear part, and of what the counts tell of them.
+    """Return the AUROC of the true log-odds, of their linear part, and of what the counts tell of
+    them.
 
-    The last knows rates, loadings and depths: it is the mean of the log-odds under the normal distribution at the mode
-    of p(z | counts), which Newton steps find. No method that reads counts can be expected to have more.
+    The last knows rates, loadings and depths: it is the mean of the log-odds under the normal
+    distribution at the mode of p(z | counts), which Newton steps find. No method that reads counts
+    can be expected to have more.
     """
     cells = make_cells(n_cells, seed, keep=True)
     L = cells.loadings.toarray()
@@ -155,7 +203,9 @@ def limits(n_cells: int = 2000, seed: int = 0) -> Row:
     told = log_odds(modes, modes[:, 3] ** 2 + variances)
     z = cells.activities
     found = {"odds": log_odds(z), "linear": log_odds(z, 1.0), "counts": told}
-    return {"cells": n_cells} | {name: float(roc_auc_score(cells.y, values)) for name, values in found.items()}
+    return {"cells": n_cells} | {
+        name: float(roc_auc_score(cells.y, values)) for name, values in found.items()
+    }
 
 
 def load(name: str, folder: str | None) -> tuple[Any, Any, dict[str, Any]]:
@@ -166,7 +216,10 @@ def load(name: str, folder: str | None) -> tuple[Any, Any, dict[str, Any]]:
 
     if name == "pbmc68k":
         adata = anndata.read_h5ad(data_file(folder, "10x_pbmc68k_reduced.h5ad"))
-        y, sets = adata.obs["bulk_labels"].astype(str).to_numpy(), read_gmt(data_file(folder, "hallmark.gmt"))
+        y, sets = (
+            adata.obs["bulk_labels"].astype(str).to_numpy(),
+            read_gmt(data_file(folder, "hallmark.gmt")),
+        )
         return adata.raw.to_adata(), y, sets
     if name.startswith("RNA"):
         import mudata
@@ -184,14 +237,16 @@ def annotated(X: Any, word: str) -> Any:
     import pandas as pd
 
     cells = pd.DataFrame(index=[f"cell {i}" for i in range(X.shape[0])])
-    return anndata.AnnData(X, obs=cells, var=pd.DataFrame(index=[f"{word} {j}" for j in range(X.shape[1])]))
+    return anndata.AnnData(
+        X, obs=cells, var=pd.DataFrame(index=[f"{word} {j}" for j in range(X.shape[1])])
+    )
 
 
 def split_of(y: Any, split: int) -> tuple[Any, Any]:
     return next(StratifiedShuffleSplit(1, test_size=0.2, random_state=split).split(y, y))
 
 
-# Methods -------------------------------------------------------------------------------------------------------------
+# Methods ------------------------------------------------------------------------------------------
 
 
 def fit_ours(method: str, name: str, adata: Any, y: Any, sets: Any, train: Any, test: Any) -> Row:
@@ -203,13 +258,20 @@ def fit_ours(method: str, name: str, adata: Any, y: Any, sets: Any, train: Any, 
     X, kernels = views_from_anndata(adata, sets, kernel=kernel, min_size=2)
     if method in (RIDGE, BALANCED):
         weight = "balanced" if method == BALANCED else None
-        model = MKLRidgeClassifierCV(kernels, class_weight=weight, random_state=0).fit(X[train], y[train])
+        model = MKLRidgeClassifierCV(kernels, class_weight=weight, random_state=0).fit(
+            X[train], y[train]
+        )
         chosen: Any = ""
     else:
         several = len(np.unique(y)) > 2
-        options: Row = {"approximation": "leading", "rank": 30, "scale": False} if method == LEADING else {}
+        options: Row = (
+            {"approximation": "leading", "rank": 30, "scale": False} if method == LEADING else {}
+        )
         if method == LINEAR and len(train) > 1000:
-            options = {"approximation": "nystroem", "rank": 150}  # the genes themselves, which is exact
+            options = {
+                "approximation": "nystroem",
+                "rank": 150,
+            }  # the genes themselves, which is exact
         own = CS_OF_LEADING if method == LEADING else CS
         cs = [0.03] if len(train) > 20_000 else [0.1, 0.3, 1.0, 3.0, 10.0] if several else own
         model = MKLClassifierCV(
@@ -226,20 +288,30 @@ def fit_ours(method: str, name: str, adata: Any, y: Any, sets: Any, train: Any, 
         chosen = model.C_
     outputs = model.predict_proba(X[test])
     weights = np.atleast_2d(model.weight_shares_)
-    return {"chosen": chosen, **scores(y[test], model.predict(X[test]), outputs, model.classes_, weights, kernels)}
+    return {
+        "chosen": chosen,
+        **scores(y[test], model.predict(X[test]), outputs, model.classes_, weights, kernels),
+    }
 
 
 def fit_scmkl(name: str, adata: Any, y: Any, sets: Any, train: Any, test: Any) -> Row:
     """One class against the rest, as the package does it; of two classes the one model."""
     classes = np.unique(y)
-    inner, grid = list(FOLDS.split(train, y[train])), ALPHAS if len(classes) == 2 else ALPHAS_OF_SEVERAL
+    inner, grid = (
+        list(FOLDS.split(train, y[train])),
+        ALPHAS if len(classes) == 2 else ALPHAS_OF_SEVERAL,
+    )
     outputs, weights, alphas = [], [], []
     for label in classes if len(classes) > 2 else classes[1:]:
         own = np.where(y == label, "a", "b")
-        found = np.array([scmkl_path(adata, own, sets, train[a], train[b], grid)[0] for a, b in inner])
+        found = np.array(
+            [scmkl_path(adata, own, sets, train[a], train[b], grid)[0] for a, b in inner]
+        )
         mean, error = found.mean(axis=0), found.std(axis=0, ddof=1) / len(found) ** 0.5
         best = int(np.argmax(mean))
-        sparse_enough = np.flatnonzero(mean >= mean[best] - (error[best] if len(classes) == 2 else 0.0))
+        sparse_enough = np.flatnonzero(
+            mean >= mean[best] - (error[best] if len(classes) == 2 else 0.0)
+        )
         alphas.append(grid[sparse_enough[-1]])
         _, values, norms = scmkl_path(adata, own, sets, train, test, alphas[-1:])
         outputs.append(values[0])
@@ -250,11 +322,17 @@ def fit_scmkl(name: str, adata: Any, y: Any, sets: Any, train: Any, test: Any) -
         classes[outputs.argmax(axis=1)],
         [(name,) for _, own in modalities(adata, sets) for name in own],
     )
-    return {"chosen": alphas[0], **scores(y[test], predicted, outputs, classes, np.array(weights), kernels)}
+    return {
+        "chosen": alphas[0],
+        **scores(y[test], predicted, outputs, classes, np.array(weights), kernels),
+    }
 
 
-def scmkl_path(adata: Any, own: Any, sets: Any, train: Any, test: Any, alphas: Any) -> tuple[Any, Any, Any]:
-    """Return AUROC, the probability of class a and the norms of the sets' coefficients, of every alpha."""
+def scmkl_path(
+    adata: Any, own: Any, sets: Any, train: Any, test: Any, alphas: Any
+) -> tuple[Any, Any, Any]:
+    """Return AUROC, the probability of class a and the norms of the sets' coefficients, of every
+    alpha."""
     import scmkl
 
     rows = np.concatenate([train, test])
@@ -269,7 +347,9 @@ def scmkl_path(adata: Any, own: Any, sets: Any, train: Any, test: Any, alphas: A
         for part, listed in modalities(adata, sets)
     ]
     if len(made) > 1:
-        made = scmkl.multimodal_processing(made, list(sets), tfidf=[False] * len(made), verbose=False)
+        made = scmkl.multimodal_processing(
+            made, list(sets), tfidf=[False] * len(made), verbose=False
+        )
     else:
         made = scmkl.calculate_z(made[0])
     found = scmkl.run(made, np.array(alphas), return_probs=True)
@@ -288,7 +368,11 @@ def scores(y: Any, predicted: Any, outputs: Any, classes: Any, weights: Any, ker
     several = len(classes) > 2
     used = np.flatnonzero((weights > 1e-3 * weights.max()).any(axis=0))
     # Shares of several classes that are no probabilities are compared class by class.
-    area = [roc_auc_score(y == label, outputs[:, c]) for c, label in enumerate(classes)] if several else None
+    area = (
+        [roc_auc_score(y == label, outputs[:, c]) for c, label in enumerate(classes)]
+        if several
+        else None
+    )
     return {
         "auroc": float(np.mean(area)) if several else float(roc_auc_score(y, outputs[:, 1])),
         "f1": float(f1_score(y, predicted, average="macro")),
@@ -315,10 +399,22 @@ def run_unit(unit: str, folder: str | None) -> Row:
 def run(options: Namespace) -> None:
     store = Store(options.output, "single_cell")
     names = options.only or SETS
-    units = [f"{name}|{method}|{s}" for s in range(5) for name in names if s < SPLITS[name] for method in METHODS[name]]
+    units = [
+        f"{name}|{method}|{s}"
+        for s in range(5)
+        for name in names
+        if s < SPLITS[name]
+        for method in METHODS[name]
+    ]
     with suppress(KeyboardInterrupt):
         for unit in store.missing(units):
-            command = [sys.executable, __file__, "--unit", unit, *(["--data", options.data] if options.data else [])]
+            command = [
+                sys.executable,
+                __file__,
+                "--unit",
+                unit,
+                *(["--data", options.data] if options.data else []),
+            ]
             done = subprocess.run(command, capture_output=True, text=True)
             if done.returncode:
                 print(f"{unit}: {done.stderr.strip().splitlines()[-1:]}", flush=True)
@@ -326,7 +422,9 @@ def run(options: Namespace) -> None:
             store.add(unit, json.loads(done.stdout.splitlines()[-1]))
             print(unit, store.units[unit], flush=True)
     keys = ("set", "method", "split")
-    rows = [dict(zip(keys, unit.split("|"), strict=True)) | found for unit, found in store.units.items()]
+    rows = [
+        dict(zip(keys, unit.split("|"), strict=True)) | found for unit, found in store.units.items()
+    ]
     update_table("single_cell", rows, keys)
     common.write_table("single_cell_limits", [limits()])
     common.write_table("single_cell_machine", [{"machine": machine(), "scmkl": version("scmkl")}])
@@ -369,13 +467,18 @@ class Versus(NamedTuple):
 
 def compared() -> list[Versus]:
     """Return one method of each set beside scMKL on the splits that both have."""
-    area = {(row["set"], row["method"], int(row["split"])): row["auroc"] for row in read_table("single_cell")}
+    area = {
+        (row["set"], row["method"], int(row["split"])): row["auroc"]
+        for row in read_table("single_cell")
+    }
     found = []
     for name in SETS:
         own = LEADING if name in SIZES else RIDGE
         splits = [k for k in range(SPLITS[name]) if {(name, own, k), (name, SCMKL, k)} <= set(area)]
         if splits:
-            ours, scmkl = (np.array([area[name, method, k] for k in splits]) for method in (own, SCMKL))
+            ours, scmkl = (
+                np.array([area[name, method, k] for k in splits]) for method in (own, SCMKL)
+            )
             found.append(Versus(name, own, ours, scmkl))
     return found
 
@@ -385,11 +488,19 @@ def page() -> str:
     rows, lines = means(), []
     for row in rows:
         sets = f"{row['sets']:.1f}" + (f" ({row['true']:.1f})" if row["set"] in SIZES else "")
-        scores = [f"{row['auroc']:.3f}", f"{row['f1']:.3f}", sets, f"{row['cpu']:.0f}", f"{row['gb']:.2f}"]
+        scores = [
+            f"{row['auroc']:.3f}",
+            f"{row['f1']:.3f}",
+            sets,
+            f"{row['cpu']:.0f}",
+            f"{row['gb']:.2f}",
+        ]
         lines.append([row["set"], row["method"], row["splits"], *scores])
     there = {(row["set"], row["method"]): row["splits"] for row in rows}
     run_of = {name: max(there.get((name, method), 0) for method in METHODS[name]) for name in SETS}
-    missing = [f"{name} {run_of[name]} of {SPLITS[name]}" for name in SETS if run_of[name] < SPLITS[name]]
+    missing = [
+        f"{name} {run_of[name]} of {SPLITS[name]}" for name in SETS if run_of[name] < SPLITS[name]
+    ]
     sparse_sets = [
         f"{row['method']} {row['sets']:.0f} ({row['true']:.0f} of the {TRUE} true ones)"
         for row in rows
@@ -398,11 +509,17 @@ def page() -> str:
     ends = [
         row
         for row in read_table("single_cell")
-        if row["set"] in SIZES and row["method"] in (LINEAR, LEADING, GAUSSIAN) and row["chosen"] == max(CS)
+        if row["set"] in SIZES
+        and row["method"] in (LINEAR, LEADING, GAUSSIAN)
+        and row["chosen"] == max(CS)
     ]
     about = read_table("single_cell_machine")[0]
     return TEXT.format(
-        answer="\n" + "\n".join(f"- {one.said()}" for one in compared()) if compared() else "Not run yet.",
+        answer=(
+            "\n" + "\n".join(f"- {one.said()}" for one in compared())
+            if compared()
+            else "Not run yet."
+        ),
         sparse="; ".join(sparse_sets),
         best=max(
             (row for row in rows if row["set"] == "pbmc68k" and row["splits"] == run_of["pbmc68k"]),
@@ -412,8 +529,14 @@ def page() -> str:
             ["cells", "method", "splits", "AUROC", "macro F1", "sets (true ones)", "CPU s", "GB"],
             lines,
         ),
-        limits=(f"\n- The runs are incomplete. Splits so far: {'; '.join(missing)}." if missing else "")
-        + (f"\n- In {len(ends)} fits the C chosen is {max(CS):g}, the largest of its grid." if ends else ""),
+        limits=(
+            f"\n- The runs are incomplete. Splits so far: {'; '.join(missing)}." if missing else ""
+        )
+        + (
+            f"\n- In {len(ends)} fits the C chosen is {max(CS):g}, the largest of its grid."
+            if ends
+            else ""
+        ),
         cells=CELLS,
         true=TRUE,
         fine=", ".join(map(str, CS_OF_LEADING)),
@@ -487,11 +610,21 @@ def draw() -> None:
 
     rows = means()
     names = [name for name in SETS if sum(row["set"] == name for row in rows) > 1]
-    figure, axes = plt.subplots(1, len(names), figsize=(9, 3.4), layout="constrained", squeeze=False)
+    figure, axes = plt.subplots(
+        1, len(names), figsize=(9, 3.4), layout="constrained", squeeze=False
+    )
     for ax, name in zip(axes[0], names, strict=True):
-        for method, marker in zip((LINEAR, LEADING, GAUSSIAN, RIDGE, BALANCED, SCMKL), "oPsDd^", strict=True):
+        for method, marker in zip(
+            (LINEAR, LEADING, GAUSSIAN, RIDGE, BALANCED, SCMKL), "oPsDd^", strict=True
+        ):
             own = [row for row in rows if (row["set"], row["method"]) == (name, method)]
-            ax.plot([row["cpu"] for row in own], [row["auroc"] for row in own], marker, markersize=8, label=method)
+            ax.plot(
+                [row["cpu"] for row in own],
+                [row["auroc"] for row in own],
+                marker,
+                markersize=8,
+                label=method,
+            )
         ax.set(title=name, xscale="log", xlabel="CPU seconds", xlim=(2, 1000))
         ax.margins(y=0.2)
     axes[0, 0].set_ylabel("AUROC on cells held out")
@@ -508,7 +641,11 @@ def summary() -> tuple[str, str, str]:
         ", ".join(f"{of.mean():.3f} ({one.set})" for one, of in zip(found, areas, strict=True))
         for areas in ([one.ours for one in found], [one.scmkl for one in found])
     )
-    return f"AUROC {ours}", f"{scmkl}, scMKL", "; ".join(f"{one.set}: {one.test()}" for one in found)
+    return (
+        f"AUROC {ours}",
+        f"{scmkl}, scMKL",
+        "; ".join(f"{one.set}: {one.test()}" for one in found),
+    )
 
 
 def write_page() -> None:

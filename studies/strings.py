@@ -1,12 +1,14 @@
-"""Strings: human translation starts and acceptor sites of C. elegans, by words at places and anywhere.
+"""Strings: human translation starts and acceptor sites of C. elegans, by words at places and
+anywhere.
 
     python studies/strings.py --data FOLDER [--output FOLDER] [--groups folds ridge]
     python studies/strings.py --page
 
-FOLDER, or the environment variable KERNELMOSAIC_DATA, holds human_tis.npz and celegans_acceptor.npz. Every fit that is
-done is kept in the folder of the run: a stopped run goes on where it was. The group `ridge` has the methods of least
-squares, `folds` all others; fits run one after the other, each in all threads. Writes docs/studies/strings*.csv, the
-picture and its page docs/studies/strings.md.
+FOLDER, or the environment variable KERNELMOSAIC_DATA, holds human_tis.npz and
+celegans_acceptor.npz. Every fit that is done is kept in the folder of the run: a stopped run goes
+on where it was. The group `ridge` has the methods of least squares, `folds` all others; fits run
+one after the other, each in all threads. Writes docs/studies/strings*.csv, the picture and its page
+docs/studies/strings.md.
 """
 
 from __future__ import annotations
@@ -43,7 +45,8 @@ PICTURE = "studies_strings_weights.png"
 REPEATS, BOOTSTRAPS = 10, 1000
 #: Two strings with a common word of this length are of the same DNA.
 SHARED = 40
-#: Of the acceptor sites, in the order of the genome: the last are for test, and so many of the others for exact fits.
+#: Of the acceptor sites, in the order of the genome: the last are for test, and so many of the
+#: others for exact fits.
 TEST, EXACT, RANK = 30_000, 10_000, 100
 NORMS = {"MKL, ℓ1": (1,), "MKL, ℓ2": (2,), "MKL, uniform": ("uniform",)}
 #: Least squares on the same kernels: the criterion that weights and ridge minimise.
@@ -61,7 +64,8 @@ PROBLEMS = {
 
 @dataclass(frozen=True)
 class Sites:
-    """Strings around a signal, in columns: windows, what is before and after the signal, and all of it."""
+    """Strings around a signal, in columns: windows, what is before and after the signal, and all of
+    it."""
 
     table: np.ndarray
     letters: np.ndarray
@@ -79,35 +83,61 @@ def read_sites(path: Path, signal: slice, width: int) -> Sites:
     parts = [*edges, (0, signal.start), (signal.stop, length), (0, length)]
     table = np.empty((len(y), len(parts)), dtype=object)
     for column, (a, b) in enumerate(parts):
-        table[:, column] = np.ascontiguousarray(letters[:, a:b]).view(f"S{b - a}").ravel().astype(str)
-    kernels: list[Any] = [(f"{a - signal.start:+d}", WeightedDegree(5), [i]) for i, (a, _) in enumerate(edges)]
+        table[:, column] = (
+            np.ascontiguousarray(letters[:, a:b]).view(f"S{b - a}").ravel().astype(str)
+        )
+    kernels: list[Any] = [
+        (f"{a - signal.start:+d}", WeightedDegree(5), [i]) for i, (a, _) in enumerate(edges)
+    ]
     for place, column in (("before", len(edges)), ("after", len(edges) + 1)):
         kernels += [(f"words of {length} {place}", Spectrum(length), [column]) for length in (3, 6)]
     return Sites(table, letters, y, kernels, (WHOLE, WeightedDegree(5), [len(edges) + 2]))
 
 
 def one_hot(letters: np.ndarray) -> np.ndarray:
-    return (letters[:, :, None] == np.frombuffer(b"ACGT", np.uint8)).reshape(len(letters), -1).astype(np.float32)
+    return (
+        (letters[:, :, None] == np.frombuffer(b"ACGT", np.uint8))
+        .reshape(len(letters), -1)
+        .astype(np.float32)
+    )
 
 
 class Split:
-    """One division into training and test strings, on which every method is fitted unless that was done before."""
+    """One division into training and test strings, on which every method is fitted unless that was
+    done before."""
 
-    def __init__(self, sites: Sites, train: np.ndarray, test: np.ndarray, folds: Any, **options: Any) -> None:
-        self.sites, self.train, self.test, self.folds, self.options = sites, train, test, folds, options
+    def __init__(
+        self, sites: Sites, train: np.ndarray, test: np.ndarray, folds: Any, **options: Any
+    ) -> None:
+        self.sites, self.train, self.test, self.folds, self.options = (
+            sites,
+            train,
+            test,
+            folds,
+            options,
+        )
 
     def works(self, groups: Sequence[str]) -> dict[str, Callable[[], tuple[Row, np.ndarray]]]:
         sites = self.sites
         single = [sites.whole, *sites.kernels[-4:]]
         made: dict[str, Callable[[], tuple[Row, np.ndarray]]] = {
-            **{name: lambda norms=norms: self.learned(sites.kernels, norms) for name, norms in NORMS.items()},
+            **{
+                name: lambda norms=norms: self.learned(sites.kernels, norms)
+                for name, norms in NORMS.items()
+            },
             **{one[0]: lambda one=one: self.learned([one], ("uniform",)) for one in single},
             LINEAR: self.linear,
         }
         # In features what takes long, and told least of 10,000, is left out.
-        chosen = {name: made[name] for name in (MANY if self.options else made)} if "folds" in groups else {}
+        chosen = (
+            {name: made[name] for name in (MANY if self.options else made)}
+            if "folds" in groups
+            else {}
+        )
         if "ridge" in groups:
-            chosen |= {name: lambda criterion=one: self.ridge(criterion) for name, one in RIDGES.items()}
+            chosen |= {
+                name: lambda criterion=one: self.ridge(criterion) for name, one in RIDGES.items()
+            }
         return chosen
 
     def ridge(self, criterion: str) -> tuple[Row, np.ndarray]:
@@ -144,16 +174,21 @@ class Split:
                 **options,
             ).fit(X[self.train], y[self.train])
         weights = np.asarray(model.weights_) / np.sum(model.weights_)
-        return found | {"gap": float(model.duality_gap_), "weights": weights.tolist()}, model.decision_function(
-            X[self.test]
-        )
+        return found | {
+            "gap": float(model.duality_gap_),
+            "weights": weights.tolist(),
+        }, model.decision_function(X[self.test])
 
     def linear(self) -> tuple[Row, np.ndarray]:
         letters, y = self.sites.letters, self.sites.y
         found: Row = {}
         with cpu_time(found, "seconds"):
             model = LogisticRegressionCV(
-                Cs=np.logspace(-4, 0, 5), cv=self.folds, scoring="average_precision", max_iter=1000, l1_ratios=(0,)
+                Cs=np.logspace(-4, 0, 5),
+                cv=self.folds,
+                scoring="average_precision",
+                max_iter=1000,
+                l1_ratios=(0,),
             ).fit(one_hot(letters[self.train]), y[self.train])
         return found, model.decision_function(one_hot(letters[self.test]))
 
@@ -164,10 +199,14 @@ def splits(options: Any) -> dict[str, Callable[[], Split]]:
     made: dict[str, Callable[[], Split]] = {}
     if "human_tis" in wanted:
         sites = read_sites(data_file(options.data, "human_tis.npz"), slice(149, 152), 25)
-        pairs = StratifiedShuffleSplit(REPEATS, test_size=0.3, random_state=0).split(sites.table, sites.y)
+        pairs = StratifiedShuffleSplit(REPEATS, test_size=0.3, random_state=0).split(
+            sites.table, sites.y
+        )
         folds = StratifiedKFold(5, shuffle=True, random_state=0)
         for number, (train, test) in enumerate(pairs, start=1):
-            made[f"human_tis, {number}"] = lambda train=train, test=test: Split(sites, train, test, folds)
+            made[f"human_tis, {number}"] = lambda train=train, test=test: Split(
+                sites, train, test, folds
+            )
     if any(name.startswith("celegans") for name in wanted):
         genome = read_sites(data_file(options.data, "celegans_acceptor.npz"), slice(197, 199), 40)
         n = len(genome.y)
@@ -189,10 +228,18 @@ def run(options: Any) -> None:
             unit = f"{name}: {method}"
             if store.missing([unit]):
                 found, outputs = work()
-                found["precision"] = float(average_precision_score(split.sites.y[split.test], outputs))
-                np.save(Path(options.output) / f"strings {unit}.npy".replace(":", ""), outputs.astype(np.float32))
+                found["precision"] = float(
+                    average_precision_score(split.sites.y[split.test], outputs)
+                )
+                np.save(
+                    Path(options.output) / f"strings {unit}.npy".replace(":", ""),
+                    outputs.astype(np.float32),
+                )
                 store.add(unit, found)
-            print(f"{time.time() - start:.0f} s: {unit} {store.units[unit]['precision']:.4f}", flush=True)
+            print(
+                f"{time.time() - start:.0f} s: {unit} {store.units[unit]['precision']:.4f}",
+                flush=True,
+            )
     write_tables(store, plan, options)
     if "folds" in options.groups and not options.only:
         write_table("strings_check", [check(data_file(options.data, "human_tis.npz"))])
@@ -200,7 +247,8 @@ def run(options: Any) -> None:
 
 
 def write_tables(store: Store, plan: dict[str, Callable[[], Split]], options: Any) -> None:
-    """Write what the page is made from; a split that is not done in all its methods stays as it was."""
+    """Write what the page is made from; a split that is not done in all its methods stays as it
+    was."""
     rows, weights = [], []
     for name, make in plan.items():
         problem, _, number = name.rpartition(", ")
@@ -209,14 +257,21 @@ def write_tables(store: Store, plan: dict[str, Callable[[], Split]], options: An
         if store.missing(f"{name}: {method}" for method in methods):
             continue
         y = split.sites.y[split.test] > 0
-        paths = {method: Path(options.output) / f"strings {name} {method}.npy" for method in {OURS, *methods}}
+        paths = {
+            method: Path(options.output) / f"strings {name} {method}.npy"
+            for method in {OURS, *methods}
+        }
         outputs = {method: np.load(path) for method, path in paths.items() if path.exists()}
         for method in methods:
             found = store.units[f"{name}: {method}"]
             # Without the outputs of the method that is compared with there is no interval.
             low, high = 0.0, 0.0
             if problem != "human_tis":
-                low, high = behind(y, outputs[OURS], outputs[method]) if OURS in outputs else (np.nan, np.nan)
+                low, high = (
+                    behind(y, outputs[OURS], outputs[method])
+                    if OURS in outputs
+                    else (np.nan, np.nan)
+                )
             rows.append(
                 {
                     "problem": problem,
@@ -234,7 +289,13 @@ def write_tables(store: Store, plan: dict[str, Callable[[], Split]], options: An
             if "weights" in found and method in (*NORMS, *RIDGES):
                 kernels = [one[0] for one in split.sites.kernels]
                 weights += [
-                    {"problem": problem, "split": number, "method": method, "kernel": kernel, "share": round(share, 5)}
+                    {
+                        "problem": problem,
+                        "split": number,
+                        "method": method,
+                        "kernel": kernel,
+                        "share": round(share, 5),
+                    }
                     for kernel, share in zip(kernels, found["weights"], strict=True)
                 ]
     if rows:
@@ -245,7 +306,8 @@ def write_tables(store: Store, plan: dict[str, Callable[[], Split]], options: An
 
 
 def check(path: Path) -> Row:
-    """Return what is easy about the human set: strings that share long words, and the letters before the signal."""
+    """Return what is easy about the human set: strings that share long words, and the letters
+    before the signal."""
     with np.load(path) as file:
         sequences, y = file["sequences"], file["y"] > 0
     owners: dict[bytes, set[int]] = {}
@@ -257,36 +319,56 @@ def check(path: Path) -> Row:
         for i in those if len(those) > 1 else ():
             partners[i] |= those
     many = np.array([max(len(those) - 1, 0) for those in partners])
-    counts = np.array([[string[:149].count(letter) for letter in (b"A", b"C", b"G", b"T")] for string in sequences])
+    counts = np.array(
+        [
+            [string[:149].count(letter) for letter in (b"A", b"C", b"G", b"T")]
+            for string in sequences
+        ]
+    )
     found = []
-    for train, test in StratifiedShuffleSplit(REPEATS, test_size=0.3, random_state=0).split(counts, y):
+    for train, test in StratifiedShuffleSplit(REPEATS, test_size=0.3, random_state=0).split(
+        counts, y
+    ):
         model = LogisticRegression(max_iter=1000).fit(counts[train], y[train])
         found.append(average_precision_score(y[test], model.decision_function(counts[test])))
-    shares = {"sites": np.mean(many[y] > 0), "decoys": np.mean(many[~y] > 0), "letters": np.mean(found)}
-    return {key: f"{value:.4f}" for key, value in shares.items()} | {"median": int(np.median(many[~y]))}
+    shares = {
+        "sites": np.mean(many[y] > 0),
+        "decoys": np.mean(many[~y] > 0),
+        "letters": np.mean(found),
+    }
+    return {key: f"{value:.4f}" for key, value in shares.items()} | {
+        "median": int(np.median(many[~y]))
+    }
 
 
 def behind(y: np.ndarray, ours: np.ndarray, other: np.ndarray) -> tuple[float, float]:
-    """Return an interval of 95 % of how far a method is behind, over bootstrap samples of the test strings."""
+    """Return an interval of 95 % of how far a method is behind, over bootstrap samples of the test
+    strings."""
     rng = np.random.RandomState(0)
     gaps = []
     for _ in range(BOOTSTRAPS):
         some = rng.randint(len(y), size=len(y))
-        gaps.append(average_precision_score(y[some], ours[some]) - average_precision_score(y[some], other[some]))
+        gaps.append(
+            average_precision_score(y[some], ours[some])
+            - average_precision_score(y[some], other[some])
+        )
     return float(np.quantile(gaps, 0.025)), float(np.quantile(gaps, 0.975))
 
 
-# The page ------------------------------------------------------------------------------------------------------------
+# The page -----------------------------------------------------------------------------------------
 
 
 def lines_of(problem: str, rows: list[Row]) -> list[list[str]]:
-    """Return the methods of a problem with one split: precision, interval by which norm 1 is ahead, CPU seconds."""
+    """Return the methods of a problem with one split: precision, interval by which norm 1 is ahead,
+    CPU seconds."""
     lines = []
     for row in (row for row in rows if row["problem"] == problem):
         known = row["method"] != OURS and not np.isnan(row["behind_low"])
         ahead = f"{row['behind_low']:+.3f} to {row['behind_high']:+.3f}" if known else ""
         name = LABELS.get(row["method"], row["method"])
-        lines.append([SIZES[problem], name, f"{row['precision']:.3f}", ahead, f"{row['cpu_seconds']:.0f}"])
+        lines.append(
+            [SIZES[problem], name, f"{row['precision']:.3f}", ahead, f"{row['cpu_seconds']:.0f}"]
+        )
     return lines
 
 
@@ -295,11 +377,21 @@ def page() -> str:
     table = read_table("strings")
 
     def mean(problem: str, method: str) -> float:
-        return float(np.mean([r["precision"] for r in table if (r["problem"], r["method"]) == (problem, method)]))
+        return float(
+            np.mean(
+                [r["precision"] for r in table if (r["problem"], r["method"]) == (problem, method)]
+            )
+        )
 
-    methods = [method for method in dict.fromkeys(row["method"] for row in table) if not method.startswith("words of")]
+    methods = [
+        method
+        for method in dict.fromkeys(row["method"] for row in table)
+        if not method.startswith("words of")
+    ]
     shown = [row for row in table if row["method"] in methods]
-    first = {problem: next(row for row in table if row["problem"] == problem) for problem in PROBLEMS}
+    first = {
+        problem: next(row for row in table if row["problem"] == problem) for problem in PROBLEMS
+    }
     easy = read_table("strings_check")[0]
     few, many = "celegans exact", "celegans features"
     interval = next(row for row in table if (row["problem"], row["method"]) == (many, LINEAR))
@@ -336,12 +428,21 @@ def page() -> str:
 def ridges_text(table: list[Row]) -> str:
     """Return the sentence about least squares, with what was run."""
     parts = []
-    for problem, where in (("celegans exact", "10,000 windows"), ("celegans features", "70,000 windows")):
+    for problem, where in (
+        ("celegans exact", "10,000 windows"),
+        ("celegans features", "70,000 windows"),
+    ):
         own = {row["method"]: row["precision"] for row in table if row["problem"] == problem}
         if LOO in own and EVIDENCE in own:
-            parts.append(f"{own[LOO]:.3f} by leave-one-out and {own[EVIDENCE]:.3f} by the evidence on {where}")
+            parts.append(
+                f"{own[LOO]:.3f} by leave-one-out and {own[EVIDENCE]:.3f} by the evidence on"
+                f" {where}"
+            )
     if not parts:
-        return "Weights learned by ridge regression were not run on the splice sites (`--groups ridge` runs them)."
+        return (
+            "Weights learned by ridge regression were not run on the splice sites (`--groups ridge`"
+            " runs them)."
+        )
     return "\n  ".join(wrap(f"Weights learned by ridge regression have {'; '.join(parts)}.", 112))
 
 
@@ -413,15 +514,29 @@ def draw(table: list[Row]) -> None:
         kernels = list(dict.fromkeys(row["kernel"] for row in table if row["problem"] == problem))
         for offset, (method, colour) in enumerate(((OURS, "#2f6d9c"), ("MKL, ℓ2", "#d1893c"))):
             shares = [
-                np.mean([r["share"] for r in table if (r["problem"], r["method"], r["kernel"]) == (problem, method, k)])
+                np.mean(
+                    [
+                        r["share"]
+                        for r in table
+                        if (r["problem"], r["method"], r["kernel"]) == (problem, method, k)
+                    ]
+                )
                 for k in kernels
             ]
             place.bar(
-                np.arange(len(kernels)) + 0.4 * offset - 0.2, shares, 0.38, color=colour, label=LABELS.get(method)
+                np.arange(len(kernels)) + 0.4 * offset - 0.2,
+                shares,
+                0.38,
+                color=colour,
+                label=LABELS.get(method),
             )
         # Windows are named by where they begin, which reads as a number.
         names = [
-            k.replace("words of ", "").replace(" ", " letters\n") if isinstance(k, str) else f"{k:+.0f}"
+            (
+                k.replace("words of ", "").replace(" ", " letters\n")
+                if isinstance(k, str)
+                else f"{k:+.0f}"
+            )
             for k in kernels
         ]
         place.set_xticks(range(len(kernels)), names, fontsize=6)
@@ -431,7 +546,8 @@ def draw(table: list[Row]) -> None:
         place.spines[["top", "right"]].set_visible(False)
     axes[0, 0].legend(fontsize=8, frameon=False)
     axes[-1, 0].set_xlabel(
-        "where the window begins, in bases from the signal; words anywhere before and after it", fontsize=8
+        "where the window begins, in bases from the signal; words anywhere before and after it",
+        fontsize=8,
     )
     figure.savefig(IMAGES / PICTURE, dpi=110, metadata={"Software": None})
     plt.close(figure)
@@ -439,7 +555,9 @@ def draw(table: list[Row]) -> None:
 
 def summary() -> tuple[str, str, str]:
     """Return the study's cells of the overview: ours, the best other, the verdict."""
-    rows = {row["method"]: row for row in read_table("strings") if row["problem"] == "celegans exact"}
+    rows = {
+        row["method"]: row for row in read_table("strings") if row["problem"] == "celegans exact"
+    }
     whole = rows[WHOLE]
     interval = f"{whole['behind_low']:.3f} to {whole['behind_high']:.3f}"
     return (

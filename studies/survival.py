@@ -1,24 +1,28 @@
-"""Survival: hazards on a learned kernel on 34 public sets with their published folds, beside the published methods.
+"""Survival: hazards on a learned kernel on 34 public sets with their published folds, beside the
+published methods.
 
     python studies/survival.py --data FOLDER [--output FOLDER] [--jobs 1] [--only veteran lung]
     python studies/survival.py --page
 
-FOLDER, or the environment variable KERNELMOSAIC_DATA, holds survival.npz and survival_scores.csv.gz. Folds are run set
-by set, the smallest first, round by round: the first two folds of every set, then the others. Every fold that is done
-is kept in the folder of the run: a stopped run goes on where it was. Writes docs/studies/survival*.csv, the picture and
-its page docs/studies/survival.md from the folds that are done.
+FOLDER, or the environment variable KERNELMOSAIC_DATA, holds survival.npz and
+survival_scores.csv.gz. Folds are run set by set, the smallest first, round by round: the first two
+folds of every set, then the others. Every fold that is done is kept in the folder of the run: a
+stopped run goes on where it was. Writes docs/studies/survival*.csv, the picture and its page
+docs/studies/survival.md from the folds that are done.
 
-Categories are indicators, one per level but the first; columns are standardised by the training part. The kernels are
-those of `KERNELS`, for all sets. C, out of eight values from 0.001 to 100, and the norm of the weights, out of 1, 2 and
-equal weights, are chosen by the partial likelihood of samples held out in three shuffled folds of the training part.
-The scores of the test part are the published ones: Harrell's concordance, and the Brier score weighted by the inverse
-of the training part's censoring, integrated by trapezoids up to the first test time that comes after more than 80 % of
-the test samples.
+Categories are indicators, one per level but the first; columns are standardised by the training
+part. The kernels are those of `KERNELS`, for all sets. C, out of eight values from 0.001 to 100,
+and the norm of the weights, out of 1, 2 and equal weights, are chosen by the partial likelihood of
+samples held out in three shuffled folds of the training part. The scores of the test part are the
+published ones: Harrell's concordance, and the Brier score weighted by the inverse of the training
+part's censoring, integrated by trapezoids up to the first test time that comes after more than 80 %
+of the test samples.
 
-How this came about: a first protocol chose by the concordance, and for the Brier score by the Brier score. Its scores
-on the first two folds of the 16 smallest sets are in `FIRST_PROTOCOL`. The likelihood was then preferred on training
-parts alone: on one inner division of each of 15 sets' first training part, it had the better concordance and the better
-Brier score of the three criteria, with these kernels and with others.
+How this came about: a first protocol chose by the concordance, and for the Brier score by the Brier
+score. Its scores on the first two folds of the 16 smallest sets are in `FIRST_PROTOCOL`. The
+likelihood was then preferred on training parts alone: on one inner division of each of 15 sets'
+first training part, it had the better concordance and the better Brier score of the three criteria,
+with these kernels and with others.
 """
 
 from __future__ import annotations
@@ -58,7 +62,8 @@ from kernelmosaic.stats import wilcoxon
 
 PICTURE = "studies_survival_scores.png"
 FACTORS = [1, 2, 4]
-#: Lines in the columns and in their ranks, a sum of functions of one column each, and functions of all columns.
+#: Lines in the columns and in their ranks, a sum of functions of one column each, and functions of
+#: all columns.
 KERNELS = [
     Linear(),
     Ranked(Linear()),
@@ -71,7 +76,13 @@ SEARCH: Row = {"Cs": 8, "norms": (1, 2, "uniform"), "scale": False}
 SCORES = ("concordance", "brier")
 OURS = "kernelmosaic"
 #: Published methods that the page names; the tables have all.
-PUBLISHED = {"CPH": "Cox", "GAM": "additive", "SSVM": "SVM", "ORSF": "oblique forest", "KM": "Kaplan–Meier"}
+PUBLISHED = {
+    "CPH": "Cox",
+    "GAM": "additive",
+    "SSVM": "SVM",
+    "ORSF": "oblique forest",
+    "KM": "Kaplan–Meier",
+}
 #: Other names that the page spells out.
 LONG = {
     "RAN": "random forest (ranger)",
@@ -82,7 +93,8 @@ LONG = {
     "MBSTAFT": "boosting, AFT (mboost)",
 }
 FIRST = 2
-#: Mean concordance and Brier score of the first protocol, and the same of Cox's published machine on those folds.
+#: Mean concordance and Brier score of the first protocol, and the same of Cox's published machine
+#: on those folds.
 FIRST_PROTOCOL = {"ours": (0.6517, 0.1763), "Cox": (0.6561, 0.1773), "sets": 16}
 #: Sets with more samples than this in training are left to runs that name them.
 MOST = 700
@@ -107,18 +119,27 @@ def all_units(path: Path, only: list[str]) -> list[Unit]:
     names = [name for name in names if (name in only if only else sizes[name][1] <= 1.5 * MOST)]
     most = max(3 * sizes[name][0] for name in names)
     rounds = [range(1, FIRST + 1), *([i] for i in range(FIRST + 1, most + 1))]
-    return [Unit(name, i) for some in rounds for name in names for i in some if i <= 3 * sizes[name][0]]
+    return [
+        Unit(name, i) for some in rounds for name in names for i in some if i <= 3 * sizes[name][0]
+    ]
 
 
 def read_fold(path: Path, name: str, iteration: int) -> tuple[np.ndarray, ...]:
     """Return samples, and events with times, of the training part and of the test part."""
     with np.load(path) as file:
-        X, columns = file[f"{name}_X"].astype(np.float64), [str(one) for one in file[f"{name}_columns"]]
+        X, columns = (
+            file[f"{name}_X"].astype(np.float64),
+            [str(one) for one in file[f"{name}_columns"]],
+        )
         levels = json.loads(str(file[f"{name}_levels"]))
         y = np.column_stack([file[f"{name}_status"], file[f"{name}_time"]]).astype(np.float64)
         test = file[f"{name}_fold"][(iteration - 1) // 3] == (iteration - 1) % 3
     parts = [
-        (X[:, [j]] == np.arange(1, len(levels[one]))).astype(np.float64) if one in levels else X[:, [j]]
+        (
+            (X[:, [j]] == np.arange(1, len(levels[one]))).astype(np.float64)
+            if one in levels
+            else X[:, [j]]
+        )
         for j, one in enumerate(columns)
     ]
     X = np.hstack(parts)
@@ -130,18 +151,35 @@ def run_unit(unit: Unit, path: Path, search: Row = SEARCH) -> tuple[str, Row]:
     """Return the unit's name, the scores on the test part, and what was chosen."""
     warnings.simplefilter("ignore", ConvergenceWarning)
     A, a, B, b = read_fold(path, unit.set, unit.iteration)
-    scaler, folds, cpu = StandardScaler().fit(A), StratifiedKFold(3, shuffle=True, random_state=0), {}
+    scaler, folds, cpu = (
+        StandardScaler().fit(A),
+        StratifiedKFold(3, shuffle=True, random_state=0),
+        {},
+    )
     with cpu_time(cpu, "fit"):
         model = MKLSurvivalCV(KERNELS, cv=folds, **search).fit(scaler.transform(A), a)
     B = scaler.transform(B)
-    found: Row = {"n": len(a) + len(b), "columns": A.shape[1], "cpu_seconds": cpu["fit"], "machine": machine()}
-    found |= {"C": model.C_, "norm": str(model.norm_), "gap": model.duality_gap_, "weights": [*model.weights_]}
+    found: Row = {
+        "n": len(a) + len(b),
+        "columns": A.shape[1],
+        "cpu_seconds": cpu["fit"],
+        "machine": machine(),
+    }
+    found |= {
+        "C": model.C_,
+        "norm": str(model.norm_),
+        "gap": model.duality_gap_,
+        "weights": [*model.weights_],
+    }
     found["concordance"] = concordance_index(b, model.predict(B))
-    return unit.name, found | {"brier": integrated_brier_score(a, b, model.predict_survival_function(B))}
+    return unit.name, found | {
+        "brier": integrated_brier_score(a, b, model.predict_survival_function(B))
+    }
 
 
 def run(options: Any) -> None:
-    """Run the folds that are missing, and write tables, picture and page from those that are done."""
+    """Run the folds that are missing, and write tables, picture and page from those that are
+    done."""
     path = data_file(options.data, "survival.npz")
     units = {unit.name: unit for unit in all_units(path, options.only)}
     store = Store(options.output, "survival")
@@ -150,12 +188,15 @@ def run(options: Any) -> None:
     for number, (name, found) in enumerate(done, start=1):
         store.add(name, found)
         both = ", ".join(f"{score} {found[score]:.4f}" for score in SCORES)
-        print(f"{number} of {len(missing)}, {time.monotonic() - start:.0f} s: {name}: {both}", flush=True)
+        print(
+            f"{number} of {len(missing)}, {time.monotonic() - start:.0f} s: {name}: {both}",
+            flush=True,
+        )
     write_tables(store, data_file(options.data, "survival_scores.csv.gz"))
     write_page()
 
 
-# Tables, picture and page --------------------------------------------------------------------------------------------
+# Tables, picture and page -------------------------------------------------------------------------
 
 
 def write_tables(store: Store, published: Path) -> None:
@@ -165,10 +206,20 @@ def write_tables(store: Store, published: Path) -> None:
         own, iteration = name.rsplit(", ", 1)
         line = {"set": own, "n": found["n"], "iteration": int(iteration)}
         line |= {key: f"{found[key]:.5f}" for key in SCORES}
-        rows.append(line | {"C": f"{found['C']:.3g}", "norm": found["norm"], "seconds": f"{found['cpu_seconds']:.1f}"})
+        rows.append(
+            line
+            | {
+                "C": f"{found['C']:.3g}",
+                "norm": found["norm"],
+                "seconds": f"{found['cpu_seconds']:.1f}",
+            }
+        )
     rows.sort(key=lambda row: (row["n"], row["set"], row["iteration"]))
     write_table("survival", rows)
-    write_table("survival_machines", [{"machine": one} for one in {found["machine"] for found in store.units.values()}])
+    write_table(
+        "survival_machines",
+        [{"machine": one} for one in {found["machine"] for found in store.units.values()}],
+    )
     there = {(row["set"], row["iteration"]) for row in rows}
     sums: dict[tuple[str, str], dict[str, list[float]]] = {}
     with gzip.open(published, "rt", encoding="utf-8", newline="") as file:
@@ -218,7 +269,9 @@ def draw(figures: Figures) -> None:
 
     figure = Figure(figsize=(8, 3.6), layout="constrained")
     axes = figure.subplots(1, 2)
-    for ax, score, label in zip(axes, SCORES, ("Harrell's concordance", "integrated Brier score"), strict=True):
+    for ax, score, label in zip(
+        axes, SCORES, ("Harrell's concordance", "integrated Brier score"), strict=True
+    ):
         x, y = figures.each("CPH", score), figures.each(OURS, score)
         ends = [min(x.min(), y.min()) - 0.01, max(x.max(), y.max()) + 0.01]
         ax.plot(ends, ends, color="#999999", linewidth=1)
@@ -249,10 +302,19 @@ def page() -> str:
     for method in [one for one in order if one in order[:MOST_SHOWN] or one in PUBLISHED]:
         both = [mean(method, score) for score in SCORES]
         cells = [cell for score in SCORES for cell in against(method, score)]
-        rows.append([name_of(method), *("" if np.isnan(one) else f"{one:.4f}" for one in both), *cells])
-    brier = {method: mean(method, "brier") for method in figures.methods if not np.isnan(mean(method, "brier"))}
+        rows.append(
+            [name_of(method), *("" if np.isnan(one) else f"{one:.4f}" for one in both), *cells]
+        )
+    brier = {
+        method: mean(method, "brier")
+        for method in figures.methods
+        if not np.isnan(mean(method, "brier"))
+    }
     best = min(brier, key=lambda method: brier[method])
-    norms = [str(row["norm"]).removesuffix(".0").replace("uniform", "equal weights") for row in figures.rows]
+    norms = [
+        str(row["norm"]).removesuffix(".0").replace("uniform", "equal weights")
+        for row in figures.rows
+    ]
     off = figures.each("CPH", "concordance") - figures.each(OURS, "concordance")
     lost = [f"{figures.sets[k]} ({off[k]:.3f})" for k in np.argsort(-off)[:3]]
     slowest = max(figures.sets, key=figures.seconds)
@@ -274,7 +336,10 @@ def page() -> str:
         n_methods=len(figures.methods),
         smallest=f"{min(row['n'] for row in figures.rows):.0f}",
         largest=f"{max(row['n'] for row in figures.rows):,.0f}",
-        table=markdown(["method", "concordance", "Brier", "C: better on", "*p*", "Brier: better on", "*p*"], rows),
+        table=markdown(
+            ["method", "concordance", "Brier", "C: better on", "*p*", "Brier: better on", "*p*"],
+            rows,
+        ),
         norms=", ".join(f"{one} in {norms.count(one)}" for one in sorted(set(norms))),
         lost=", ".join(lost),
         seconds=f"{figures.seconds(slowest):.0f}",
@@ -359,7 +424,10 @@ def summary() -> tuple[str, str, str]:
     return (
         f"concordance {ours.mean():.4f}",
         f"{other.mean():.4f}, {name_of(best)}",
-        f"{different(p)}, better on {np.sum(ours > other)} of {len(ours)} sets (Wilcoxon, *p* = {p_text(p)})",
+        (
+            f"{different(p)}, better on {np.sum(ours > other)} of {len(ours)} sets (Wilcoxon, *p* ="
+            f" {p_text(p)})"
+        ),
     )
 
 

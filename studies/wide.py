@@ -1,22 +1,26 @@
-"""Classes of ten wide sets, 500 to 10,000 columns, fold by fold beside the published figures of TabPFN-Wide and others.
+"""Classes of ten wide sets, 500 to 10,000 columns, fold by fold beside the published figures of
+TabPFN-Wide and others.
 
-    python studies/wide.py --data FOLDER [--output FOLDER] [--jobs 2] [--only SET …] [--methods NAME …]
+    python studies/wide.py --data FOLDER [--output FOLDER] [--jobs 2] [--only SET …] [--methods NAME
+    …]
         [--most-rows 500] [--minutes 20] [--device cuda]
     python studies/wide.py --data FOLDER --tables RUN [RUN …]
     python studies/wide.py --page
 
-FOLDER, or the environment variable KERNELMOSAIC_DATA, holds wide.npz and wide_results.csv. Every method on every fold
-of every set is a unit of its own and kept in the folder of the run: a stopped run goes on where it was, and parts may
-be run on several machines. Each unit's seconds are printed, and at the end those of each method; `--minutes` ends a run
-in time. `--tables` writes docs/studies/wide*.csv, the picture and the page docs/studies/wide.md from the folders
-of all runs. Methods: ours, equal, svm, forest, boosting, tuned-boosting, xrfm, rfm; xrfm needs the package of that
-name, and is left out without it.
+FOLDER, or the environment variable KERNELMOSAIC_DATA, holds wide.npz and wide_results.csv. Every
+method on every fold of every set is a unit of its own and kept in the folder of the run: a stopped
+run goes on where it was, and parts may be run on several machines. Each unit's seconds are printed,
+and at the end those of each method; `--minutes` ends a run in time. `--tables` writes
+docs/studies/wide*.csv, the picture and the page docs/studies/wide.md from the folders of all runs.
+Methods: ours, equal, svm, forest, boosting, tuned-boosting, xrfm, rfm; xrfm needs the package of
+that name, and is left out without it.
 
-Fixed before any run of this script: the sets, the published 279 folds, the methods with their settings, and the primary
-figure, **the mean rank of accuracy over the sets**, of the means over the folds, among all methods that are run here
-and all published ones. Second: mean accuracy, area under the ROC curve (AUC), sets better, equal and worse with
-Wilcoxon's test over the sets, log-loss, seconds, and set by set the difference to TabPFN-Wide 5k on the same folds.
-Trials of kernelmosaic with default settings on eight of the sets had been seen before.
+Fixed before any run of this script: the sets, the published 279 folds, the methods with their
+settings, and the primary figure, **the mean rank of accuracy over the sets**, of the means over the
+folds, among all methods that are run here and all published ones. Second: mean accuracy, area under
+the ROC curve (AUC), sets better, equal and worse with Wilcoxon's test over the sets, log-loss,
+seconds, and set by set the difference to TabPFN-Wide 5k on the same folds. Trials of kernelmosaic
+with default settings on eight of the sets had been seen before.
 """
 
 from __future__ import annotations
@@ -65,7 +69,8 @@ def n_folds(n: int) -> int:
 
 
 def read_fold(path: Path, name: str, fold: int) -> Split:
-    """Return a fold as the published figures have it: samples shuffled first, then split by class."""
+    """Return a fold as the published figures have it: samples shuffled first, then split by
+    class."""
     with np.load(path) as file:
         X, y = shuffle(file[f"{name}_X"], file[f"{name}_y"], random_state=SEED)
     folds = RepeatedStratifiedKFold(n_splits=3, n_repeats=n_folds(len(y)) // 3, random_state=SEED)
@@ -74,7 +79,14 @@ def read_fold(path: Path, name: str, fold: int) -> Split:
 
 
 # The script with the leak was never run on these sets.
-CONTEST = Contest("wide", "wide.npz", read_fold, n_folds, tuple(one for one in FITS if one != LEAK), with_area=True)
+CONTEST = Contest(
+    "wide",
+    "wide.npz",
+    read_fold,
+    n_folds,
+    tuple(one for one in FITS if one != LEAK),
+    with_area=True,
+)
 
 
 def write_published(chosen: Any) -> None:
@@ -94,7 +106,8 @@ def write_published(chosen: Any) -> None:
 
 
 def read_figures() -> Figures:
-    # Published methods have all ten sets; one that lacks some would take them from the ranks of all.
+    # Published methods have all ten sets; one that lacks some would take them from the ranks of
+    # all.
     return Figures([*read_table(CONTEST.name), *read_table("wide_published")], least=1.0)
 
 
@@ -112,8 +125,13 @@ def by_fold(figures: Figures) -> str:
         won = win_tie_loss(a.round(5), b.round(5))
         p = t_test_resampled(a, b, n_train=int(row["train"]), n_test=int(row["test"])).p_value
         counts = f"{won.wins} / {won.ties} / {won.losses}"
-        lines.append([name, len(folds), f"{100 * a.mean():.1f}", f"{100 * b.mean():.1f}", counts, p_text(p)])
-    return markdown(["set", "folds", "kernelmosaic", "TabPFN-Wide 5k", "folds better / equal / worse", "*p*"], lines)
+        lines.append(
+            [name, len(folds), f"{100 * a.mean():.1f}", f"{100 * b.mean():.1f}", counts, p_text(p)]
+        )
+    return markdown(
+        ["set", "folds", "kernelmosaic", "TabPFN-Wide 5k", "folds better / equal / worse", "*p*"],
+        lines,
+    )
 
 
 def methods_text(figures: Figures | None) -> str:
@@ -127,7 +145,8 @@ def methods_text(figures: Figures | None) -> str:
 
 
 def lacking(figures: Figures) -> str:
-    """Name the sets that a method lacks, as lines of the limits, with kernelmosaic beside it on the folds it has."""
+    """Name the sets that a method lacks, as lines of the limits, with kernelmosaic beside it on the
+    folds it has."""
     lines = []
     for method in figures.methods:
         absent = [name for name in figures.sets if name not in figures.complete(method)]
@@ -135,8 +154,8 @@ def lacking(figures: Figures) -> str:
             sets = ", ".join(absent) if len(absent) < len(figures.sets) else "any set"
             pair = figures.pair_of_splits(OURS, method)
             lines.append(
-                f"- *{_contest.title(method)}* was not run on all folds of {sets}, and has no rank. On the folds that "
-                f"both have, kernelmosaic has {pair.said()}.\n"
+                f"- *{_contest.title(method)}* was not run on all folds of {sets}, and has no rank."
+                f" On the folds that both have, kernelmosaic has {pair.said()}.\n"
             )
     return "".join(lines)
 
@@ -149,10 +168,14 @@ def page() -> str:
         found |= {
             "answer": _contest.answer(figures),
             "results": RESULTS.format(
-                **_contest.results(figures, CONTEST, "auc", "AUC"), picture=PICTURE, folds=by_fold(figures)
+                **_contest.results(figures, CONTEST, "auc", "AUC"),
+                picture=PICTURE,
+                folds=by_fold(figures),
             ),
-            "lost": f"- kernelmosaic is furthest behind the best method on {_contest.behind(figures)}.\n"
-            + lacking(figures),
+            "lost": (
+                "- kernelmosaic is furthest behind the best method on"
+                f" {_contest.behind(figures)}.\n" + lacking(figures)
+            ),
         }
     return TEXT.format(**found)
 
@@ -161,16 +184,29 @@ def page() -> str:
 ABOUT = {
     OURS: "*kernelmosaic*: {class}`~kernelmosaic.MKLRidgeClassifierCV` with default settings.",
     EQUAL: "*equal weights*: the same kernels, the ridge alone learned.",
-    SVM: "*tuned SVM*: scikit-learn's `SVC`, six values of C times five of gamma by three shuffled folds.",
+    SVM: (
+        "*tuned SVM*: scikit-learn's `SVC`, six values of C times five of gamma by three shuffled"
+        " folds."
+    ),
     FOREST: f"*random forest*: {TREES} trees.",
     DEFAULT: "*boosting, defaults*: `HistGradientBoostingClassifier`.",
-    BOOSTING: f"*tuned boosting*: the same over two settings (12 up to {MANY:,} columns) by three shuffled folds.",
-    XRFM: f"*xRFM*: the package `xrfm`, the best of {XRFM_SETTINGS} random settings from its authors' search space on "
-    "a held-out fifth of the training part.",
-    RFM: "*RFM*: recursive feature machines (Radhakrishnan et al., arXiv:2212.13881), ridge, scaling and metric chosen "
-    "on halves of the training part.",
+    BOOSTING: (
+        f"*tuned boosting*: the same over two settings (12 up to {MANY:,} columns) by three"
+        " shuffled folds."
+    ),
+    XRFM: (
+        f"*xRFM*: the package `xrfm`, the best of {XRFM_SETTINGS} random settings from its authors'"
+        " search space on a held-out fifth of the training part."
+    ),
+    RFM: (
+        "*RFM*: recursive feature machines (Radhakrishnan et al., arXiv:2212.13881), ridge, scaling"
+        " and metric chosen on halves of the training part."
+    ),
 }
-NOT_YET = "No figures yet: the runs are not finished. `--tables` writes them here from the folders of the runs."
+NOT_YET = (
+    "No figures yet: the runs are not finished. `--tables` writes them here from the folders of the"
+    " runs."
+)
 TEXT = """\
 # Wide tables: more columns than samples
 

@@ -1,18 +1,21 @@
-"""What learning weights is worth on one table of numbers: ridges, margins, tuned SVMs and trees on 30 public sets.
+"""What learning weights is worth on one table of numbers: ridges, margins, tuned SVMs and trees on
+30 public sets.
 
     PYTHONPATH=. python studies/worth.py --data FOLDER [--output FOLDER] [--jobs 16]
         [--groups ridge trees svm margins] [--again]
     PYTHONPATH=. python studies/worth.py --page
 
-FOLDER, or the environment variable KERNELMOSAIC_DATA, holds the public sets (docs/datasets.md); a set without a file is
-fetched. Every group of methods on every split is a unit of its own and kept in the folder of the run: a stopped run
-goes on where it was, and `--groups ridge --again` runs one group once more. Every process computes in one thread.
-Writes docs/studies/worth*.csv, the picture and its page docs/studies/worth.md once all units are there.
+FOLDER, or the environment variable KERNELMOSAIC_DATA, holds the public sets (docs/datasets.md); a
+set without a file is fetched. Every group of methods on every split is a unit of its own and kept
+in the folder of the run: a stopped run goes on where it was, and `--groups ridge --again` runs one
+group once more. Every process computes in one thread. Writes docs/studies/worth*.csv, the picture
+and its page docs/studies/worth.md once all units are there.
 
-Fixed before the run: the sets, ten splits with at most 300 samples to train and 1,000 to test, the grids below, three
-shuffled folds for whatever is searched. The primary figure is the mean difference in accuracy between weights learned
-by leave-one-out and the tuned SVM over the sets of classes, with Wilcoxon's test over all sets; the second one is the
-same difference between learned and equal weights of the same kernels in the same machine.
+Fixed before the run: the sets, ten splits with at most 300 samples to train and 1,000 to test, the
+grids below, three shuffled folds for whatever is searched. The primary figure is the mean
+difference in accuracy between weights learned by leave-one-out and the tuned SVM over the sets of
+classes, with Wilcoxon's test over all sets; the second one is the same difference between learned
+and equal weights of the same kernels in the same machine.
 """
 
 from __future__ import annotations
@@ -38,7 +41,13 @@ from sklearn.ensemble import (
     RandomForestRegressor,
 )
 from sklearn.metrics import log_loss
-from sklearn.model_selection import GridSearchCV, KFold, ShuffleSplit, StratifiedKFold, StratifiedShuffleSplit
+from sklearn.model_selection import (
+    GridSearchCV,
+    KFold,
+    ShuffleSplit,
+    StratifiedKFold,
+    StratifiedShuffleSplit,
+)
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, SVR
@@ -51,9 +60,29 @@ from reproduction.data import load
 
 PICTURE = "studies_worth_ranks.png"
 CLASSES = (
-    *("australian", "banana", "breast_cancer_original", "german_numeric", "heart", "ionosphere", "liver", "pima"),
+    *(
+        "australian",
+        "banana",
+        "breast_cancer_original",
+        "german_numeric",
+        "heart",
+        "ionosphere",
+        "liver",
+        "pima",
+    ),
     *("ringnorm", "sonar", "spambase", "wdbc", "wpbc", "advert_first998", "a9a", "w8a"),
-    *("vehicle", "wine", "waveform", "satimage", "segment", "pendigits", "multifeat", "usps", "mnist", "olivetti"),
+    *(
+        "vehicle",
+        "wine",
+        "waveform",
+        "satimage",
+        "segment",
+        "pendigits",
+        "multifeat",
+        "usps",
+        "mnist",
+        "olivetti",
+    ),
 )
 REGRESSION = ("concrete", "whitewine", "motorcycle", "diabetes")
 SETS = (*CLASSES, *REGRESSION)
@@ -61,9 +90,18 @@ REPEATS, TRAIN, TEST = 10, 300, 1000
 CS, GAMMAS = np.logspace(-1, 3, 5), np.logspace(-1.5, 0.5, 5)
 
 LOO, EVIDENCE, EQUAL = "ridge by leave-one-out", "ridge by evidence", "ridge with equal weights"
-RIDGES: dict[str, Row] = {LOO: {}, EVIDENCE: {"criterion": "evidence"}, EQUAL: {"weights": "uniform"}}
+RIDGES: dict[str, Row] = {
+    LOO: {},
+    EVIDENCE: {"criterion": "evidence"},
+    EQUAL: {"weights": "uniform"},
+}
 NORMS = {"ℓ1": 1, "ℓ2": 2, "uniform": "uniform"}
-SINGLE, SVM, SIGMOID, SAME = "best single kernel", "tuned SVM", "tuned SVM with sigmoids", "SVM on the ridge's kernels"
+SINGLE, SVM, SIGMOID, SAME = (
+    "best single kernel",
+    "tuned SVM",
+    "tuned SVM with sigmoids",
+    "SVM on the ridge's kernels",
+)
 BOOSTING, DEFAULT, FOREST = "tuned boosting", "boosting with defaults", "tuned forest"
 #: Of the three norms the one whose score in the folds is best; nothing is fitted for it.
 FOLDS = "norm chosen by folds"
@@ -71,7 +109,12 @@ FOLDS = "norm chosen by folds"
 UNRANKED = (SIGMOID, FOLDS)
 
 BOOSTING_GRID = [
-    {"learning_rate": [0.05, 0.2], "max_leaf_nodes": [4, 16], "min_samples_leaf": [5], "l2_regularization": [0, 10]},
+    {
+        "learning_rate": [0.05, 0.2],
+        "max_leaf_nodes": [4, 16],
+        "min_samples_leaf": [5],
+        "l2_regularization": [0, 10],
+    },
     {"learning_rate": [0.05, 0.2], "max_leaf_nodes": [4, 16], "min_samples_leaf": [20]},
 ]
 #: Where a tree per class on many columns takes long: classes × columns above WIDE.
@@ -80,7 +123,7 @@ FOREST_GRID = {"max_features": ["sqrt", 0.5], "min_samples_leaf": [1, 3, 8]}
 SEARCHED_TREES, TREES = 100, 300
 
 
-# One split ------------------------------------------------------------------------------------------------------------
+# One split ----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -122,7 +165,9 @@ def splits(name: str, repeats: Iterable[int], folder: str | None) -> Iterator[Sp
     regression, size = name in REGRESSION, min(TRAIN, len(y) * 7 // 10)
     for repeat in repeats:
         Splits = ShuffleSplit if regression else StratifiedShuffleSplit
-        splitter = Splits(1, train_size=size, test_size=min(TEST, len(y) - size), random_state=repeat)
+        splitter = Splits(
+            1, train_size=size, test_size=min(TEST, len(y) - size), random_state=repeat
+        )
         train, test = next(splitter.split(np.zeros(len(y)), y))
         a, b = y[train], y[test]
         if regression:
@@ -131,14 +176,16 @@ def splits(name: str, repeats: Iterable[int], folder: str | None) -> Iterator[Sp
 
 
 def default_kernels(split: Split) -> list[Any]:
-    """Return one Gaussian per source where there are several, else the kernels that come by default."""
+    """Return one Gaussian per source where there are several, else the kernels that come by
+    default."""
     if split.columns:
         return [(source, Gaussian(), where) for source, where in split.columns.items()]
     return [Linear(), Polynomial(), *family(Gaussian(), factor=[1, 2, 4])]
 
 
 def kernels_of_ridge(split: Split) -> list[Any] | None:
-    """Return Gaussians and Laplacians of every source where there are several, else None, the ridge's own default."""
+    """Return Gaussians and Laplacians of every source where there are several, else None, the
+    ridge's own default."""
     if not split.columns:
         return None
     return [
@@ -163,7 +210,9 @@ class Found:
             model = fit()
         line: Row = {"score": float(model.score(split.B, split.b)), **seconds}
         if not split.regression:
-            line["log_loss"] = float(log_loss(split.b, model.predict_proba(split.B), labels=model.classes_))
+            line["log_loss"] = float(
+                log_loss(split.b, model.predict_proba(split.B), labels=model.classes_)
+            )
         inner = getattr(model, "best_score_", None)
         self.figures[method] = line | ({} if inner is None else {"inner": float(inner)}) | more
         return model
@@ -173,7 +222,9 @@ def ridges(split: Split) -> Row:
     found, kernels = Found(split), kernels_of_ridge(split)
     Ridge = split.one_of(MKLRidgeClassifierCV, MKLRidgeCV)
     for method, settings in RIDGES.items():
-        found.add(method, lambda settings=settings: Ridge(kernels, **settings).fit(split.A, split.a))
+        found.add(
+            method, lambda settings=settings: Ridge(kernels, **settings).fit(split.A, split.a)
+        )
     return found.figures
 
 
@@ -185,7 +236,10 @@ def margins(split: Split) -> Row:
         return Tuned(kernels, Cs=CS, norms=(norm,), cv=split.folds()).fit(split.A, split.a)
 
     def best_alone() -> Any:
-        return max((searched([kernel], "uniform") for kernel in kernels), key=lambda model: model.best_score_)
+        return max(
+            (searched([kernel], "uniform") for kernel in kernels),
+            key=lambda model: model.best_score_,
+        )
 
     for method, norm in NORMS.items():
         found.add(method, lambda norm=norm: searched(kernels, norm))
@@ -196,25 +250,35 @@ def margins(split: Split) -> Row:
 def support_vectors(split: Split) -> Row:
     same, kernels = Found(split), kernels_of_ridge(split) or ridge_kernels()
     Tuned = split.one_of(MKLClassifierCV, MKLRegressorCV)
-    same.add(SAME, lambda: Tuned(kernels, Cs=CS, norms=("uniform",), cv=split.folds()).fit(split.A, split.a))
+    same.add(
+        SAME,
+        lambda: Tuned(kernels, Cs=CS, norms=("uniform",), cv=split.folds()).fit(split.A, split.a),
+    )
     split = split.varying()
     found, folds = Found(split), split.folds()
     step = split.one_of("svc", "svr")
     grid = {f"{step}__C": CS, f"{step}__gamma": GAMMAS / split.A.shape[1]}
 
     def searched() -> Any:
-        return GridSearchCV(make_pipeline(StandardScaler(), split.one_of(SVC(), SVR())), grid, cv=folds)
+        return GridSearchCV(
+            make_pipeline(StandardScaler(), split.one_of(SVC(), SVR())), grid, cv=folds
+        )
 
     def with_probabilities() -> Any:
         search = searched().fit(split.A, split.a)
         if not split.regression:
-            search.best_estimator_.set_params(svc__probability=True, svc__random_state=0).fit(split.A, split.a)
+            search.best_estimator_.set_params(svc__probability=True, svc__random_state=0).fit(
+                split.A, split.a
+            )
         return search
 
     search = found.add(SVM, with_probabilities)
     if not split.regression:
         best = search.best_estimator_.set_params(svc__probability=False)
-        found.add(SIGMOID, lambda: CalibratedClassifierCV(best, cv=folds, ensemble=False).fit(split.A, split.a))
+        found.add(
+            SIGMOID,
+            lambda: CalibratedClassifierCV(best, cv=folds, ensemble=False).fit(split.A, split.a),
+        )
     return same.figures | found.figures
 
 
@@ -230,7 +294,9 @@ def trees(split: Split) -> Row:
     found.add(BOOSTING, lambda: GridSearchCV(model, grid, cv=folds).fit(split.A, split.a))
 
     def grown() -> Any:
-        search = GridSearchCV(forest(SEARCHED_TREES, random_state=0), FOREST_GRID, cv=folds, refit=False)
+        search = GridSearchCV(
+            forest(SEARCHED_TREES, random_state=0), FOREST_GRID, cv=folds, refit=False
+        )
         search.fit(split.A, split.a)
         return forest(TREES, random_state=0, **search.best_params_).fit(split.A, split.a)
 
@@ -243,7 +309,7 @@ GROUPS = {"trees": trees, "svm": support_vectors, "ridge": ridges, "margins": ma
 METHODS = (*RIDGES, SAME, SVM, SIGMOID, BOOSTING, DEFAULT, FOREST, *NORMS, SINGLE)
 
 
-# The run --------------------------------------------------------------------------------------------------------------
+# The run ------------------------------------------------------------------------------------------
 
 
 def run_unit(unit: str, group: str, split: Split) -> tuple[str, Row]:
@@ -267,7 +333,9 @@ def run(options: Any) -> None:
     due = [
         unit
         for unit, (name, _, group) in units.items()
-        if group in asked and (not options.only or name in options.only) and (options.again or unit not in store.units)
+        if group in asked
+        and (not options.only or name in options.only)
+        and (options.again or unit not in store.units)
     ]
     needed: dict[str, set[int]] = {}
     for unit in due:
@@ -286,13 +354,16 @@ def run(options: Any) -> None:
         for number, (unit, found) in enumerate(done, start=1):
             store.add(unit, found)
             scores = " ".join(f"{100 * one['score']:.1f}" for one in found["methods"].values())
-            print(f"{number} of {len(due)}, {time.monotonic() - start:.0f} s: {unit}: {scores}", flush=True)
+            print(
+                f"{number} of {len(due)}, {time.monotonic() - start:.0f} s: {unit}: {scores}",
+                flush=True,
+            )
     if not store.missing(units):
         write_tables(store)
         write_page()
 
 
-# Tables, picture and page ---------------------------------------------------------------------------------------------
+# Tables, picture and page -------------------------------------------------------------------------
 
 
 def write_tables(store: Store) -> None:
@@ -301,12 +372,20 @@ def write_tables(store: Store) -> None:
     for name in SETS:
         for k in range(REPEATS):
             units = [store.units[f"{name}, {k}, {group}"] for group in GROUPS]
-            found = {method: figures for unit in units for method, figures in unit["methods"].items()}
+            found = {
+                method: figures for unit in units for method, figures in unit["methods"].items()
+            }
             sizes = {key: units[0][key] for key in ("train", "test")}
             for method in METHODS:
                 if method in found:
                     one = found[method]
-                    line = {"set": name, "split": k, **sizes, "method": method, "score": f"{100 * one['score']:.2f}"}
+                    line = {
+                        "set": name,
+                        "split": k,
+                        **sizes,
+                        "method": method,
+                        "score": f"{100 * one['score']:.2f}",
+                    }
                     line["log_loss"] = f"{one['log_loss']:.4f}" if "log_loss" in one else ""
                     line["inner"] = f"{100 * one['inner']:.2f}" if "inner" in one else ""
                     rows.append(line | {"cpu_seconds": f"{one['seconds']:.2f}"})
@@ -315,7 +394,8 @@ def write_tables(store: Store) -> None:
 
 
 class Figures:
-    """The committed table: scores, log-losses, what folds said, CPU seconds, each (sets, splits, methods).
+    """The committed table: scores, log-losses, what folds said, CPU seconds, each (sets, splits,
+    methods).
 
     What a method does not have on a set is not a number.
     """
@@ -323,20 +403,31 @@ class Figures:
     def __init__(self) -> None:
         rows = read_table("worth")
         self.sets = list(dict.fromkeys(row["set"] for row in rows))
-        self.methods = [method for method in METHODS if any(row["method"] == method for row in rows)]
+        self.methods = [
+            method for method in METHODS if any(row["method"] == method for row in rows)
+        ]
         self.classes = np.array([name in CLASSES for name in self.sets])
         self.sizes = {row["set"]: (int(row["train"]), int(row["test"])) for row in rows}
         self.repeats = 1 + int(max(row["split"] for row in rows))
         shape = len(self.sets), self.repeats, len(self.methods)
-        read = {key: np.full(shape, np.nan) for key in ("score", "log_loss", "inner", "cpu_seconds")}
+        read = {
+            key: np.full(shape, np.nan) for key in ("score", "log_loss", "inner", "cpu_seconds")
+        }
         for row in rows:
-            where = self.sets.index(row["set"]), int(row["split"]), self.methods.index(row["method"])
+            where = (
+                self.sets.index(row["set"]),
+                int(row["split"]),
+                self.methods.index(row["method"]),
+            )
             for key, into in read.items():
                 into[where] = np.nan if row[key] == "" else row[key]
-        # Whether to learn weights is a question for the folds, too: the norm with the best score there.
+        # Whether to learn weights is a question for the folds, too: the norm with the best score
+        # there.
         norms = [self.methods.index(norm) for norm in NORMS]
         best = np.argmax(read.pop("inner")[:, :, norms], axis=2)[:, :, np.newaxis]
-        chosen = {key: np.take_along_axis(of[:, :, norms], best, axis=2) for key, of in read.items()}
+        chosen = {
+            key: np.take_along_axis(of[:, :, norms], best, axis=2) for key, of in read.items()
+        }
         chosen["cpu_seconds"] = read["cpu_seconds"][:, :, norms].sum(axis=2, keepdims=True)
         self.methods.append(FOLDS)
         self.shares = [float(np.mean(best == m)) for m in range(len(NORMS))]
@@ -351,7 +442,8 @@ class Figures:
         return float(self.of(method, what)[self.classes].mean())
 
     def ranks(self, what: str = "score") -> dict[str, float]:
-        """Return the mean ranks over the sets of all methods that have one, 1 the best; log-losses are of classes."""
+        """Return the mean ranks over the sets of all methods that have one, 1 the best; log-losses
+        are of classes."""
         methods = [method for method in self.methods if method not in UNRANKED]
         sign, where = (-1, slice(None)) if what == "score" else (1, self.classes)
         means = np.array([self.of(method, what).mean(axis=1)[where] for method in methods]).T
@@ -383,7 +475,10 @@ class Pair:
         self.won = win_tie_loss(first, second)
         self.p = float(wilcoxon(first, second).p_value)
         losses = [figures.of(one, "log_loss")[figures.classes].mean(axis=1) for one in (a, b)]
-        self.loss_ratio, self.p_loss = float(losses[0].mean() / losses[1].mean()), float(wilcoxon(*losses).p_value)
+        self.loss_ratio, self.p_loss = (
+            float(losses[0].mean() / losses[1].mean()),
+            float(wilcoxon(*losses).p_value),
+        )
 
     def sure(self) -> list[int]:
         """Return on how many sets the splits alone speak for the first, and against it."""
@@ -398,8 +493,23 @@ class Pair:
 
 PAIRS = (
     *((LOO, one) for one in (SVM, EQUAL, SAME, BOOSTING, FOREST, EVIDENCE, FOLDS)),
-    *((EVIDENCE, EQUAL), (EVIDENCE, SVM), (EQUAL, SAME), (EQUAL, SVM), (SAME, SVM), (SVM, BOOSTING), (SVM, FOREST)),
-    *(("ℓ1", "uniform"), ("ℓ2", "uniform"), ("uniform", SINGLE), ("ℓ1", SVM), ("uniform", SVM), (FOLDS, SVM)),
+    *(
+        (EVIDENCE, EQUAL),
+        (EVIDENCE, SVM),
+        (EQUAL, SAME),
+        (EQUAL, SVM),
+        (SAME, SVM),
+        (SVM, BOOSTING),
+        (SVM, FOREST),
+    ),
+    *(
+        ("ℓ1", "uniform"),
+        ("ℓ2", "uniform"),
+        ("uniform", SINGLE),
+        ("ℓ1", SVM),
+        ("uniform", SVM),
+        (FOLDS, SVM),
+    ),
 )
 
 
@@ -413,11 +523,20 @@ def draw(figures: Figures) -> None:
     ax = figure.subplots()
     for method, marker in zip((LOO, EQUAL, SAME, "ℓ1", BOOSTING, FOREST), "osD^vx", strict=True):
         off = np.clip((figures.of(method).mean(axis=1) - base)[order], -12, 12)
-        ax.plot(off, range(len(order)), marker, label=LABELS.get(method, method), markersize=5, alpha=0.8)
+        ax.plot(
+            off,
+            range(len(order)),
+            marker,
+            label=LABELS.get(method, method),
+            markersize=5,
+            alpha=0.8,
+        )
     ax.axvline(0, color="0.5", linewidth=0.8)
     ax.set_yticks(range(len(order)), [figures.sets[i] for i in order], fontsize=8)
     ax.grid(axis="y", color="0.92")
-    ax.set_xlabel("points of accuracy (R² for regression) above the tuned SVM; cut at ±12", fontsize=9)
+    ax.set_xlabel(
+        "points of accuracy (R² for regression) above the tuned SVM; cut at ±12", fontsize=9
+    )
     ax.legend(fontsize=8, frameon=False)
     ax.spines[["top", "right"]].set_visible(False)
     figure.savefig(common.IMAGES / PICTURE, dpi=95, metadata={"Software": None})
@@ -447,12 +566,20 @@ def page() -> str:
     ranks = figures.ranks()
     pairs = {name: figures.pair(LOO, one) for name, one in OTHERS.items()}
     kernels, same = figures.pair(EQUAL, SVM), figures.pair(SAME, SVM)
-    behind = [name for name, off in zip(figures.sets, pairs["svm"].difference, strict=True) if off < 0]
+    behind = [
+        name for name, off in zip(figures.sets, pairs["svm"].difference, strict=True) if off < 0
+    ]
     trees = sorted({name for one in (BOOSTING, DEFAULT, FOREST) for name in figures.best_on(one)})
     compared = []
     for other, pair in zip(OTHERS.values(), pairs.values(), strict=True):
         won = f"{pair.won.wins} / {pair.won.ties} / {pair.won.losses}"
-        cells = [f"{pair.accuracy:+.2f}", f"{pair.r2:+.2f}", won, p_text(pair.p), f"{pair.loss_ratio:.2f}"]
+        cells = [
+            f"{pair.accuracy:+.2f}",
+            f"{pair.r2:+.2f}",
+            won,
+            p_text(pair.p),
+            f"{pair.loss_ratio:.2f}",
+        ]
         compared.append([LABELS.get(other, other), *cells])
     return TEXT.format(
         **pairs,
@@ -468,7 +595,15 @@ def page() -> str:
         norms=", ".join(f"{figures.mean(norm):.2f} %" for norm in NORMS),
         means=means(figures),
         compared=markdown(
-            ["compared with", "accuracy", "R²", "better / equal / worse", "*p*", "ratio of log-losses"], compared
+            [
+                "compared with",
+                "accuracy",
+                "R²",
+                "better / equal / worse",
+                "*p*",
+                "ratio of log-losses",
+            ],
+            compared,
         ),
         n_pairs=len(PAIRS),
         weak=f"{0.05 / len(PAIRS):.4f}",
@@ -487,7 +622,14 @@ def page() -> str:
 
 
 #: What the page compares weights learned by leave-one-out with.
-OTHERS = {"svm": SVM, "equal": EQUAL, "same": SAME, "evidence": EVIDENCE, "boosting": BOOSTING, "forest": FOREST}
+OTHERS = {
+    "svm": SVM,
+    "equal": EQUAL,
+    "same": SAME,
+    "evidence": EVIDENCE,
+    "boosting": BOOSTING,
+    "forest": FOREST,
+}
 LABELS = {"ℓ1": "MKL, norm 1", "ℓ2": "MKL, norm 2", "uniform": "MKL, equal weights"}
 TEXT = """\
 # Tables of numbers: the gain of learned weights
@@ -560,7 +702,10 @@ def summary() -> tuple[str, str, str]:
     return (
         f"accuracy {figures.mean(LOO):.2f} %",
         f"{figures.mean(SVM):.2f} %, tuned SVM",
-        f"{pair.accuracy:+.2f} points over {n} sets; better on {pair.won.wins} of {len(figures.sets)} ({test})",
+        (
+            f"{pair.accuracy:+.2f} points over {n} sets; better on {pair.won.wins} of"
+            f" {len(figures.sets)} ({test})"
+        ),
     )
 
 

@@ -12,10 +12,14 @@ from unittest import mock
 
 
 @contextmanager
-def recorded(function: Callable[..., Any], note: Callable[[dict[str, Any]], Any] = len) -> Iterator[list[Any]]:
-    """Yield a list that grows by one with every call of a Python function: by `note` of its arguments, by name.
+def recorded(
+    function: Callable[..., Any], note: Callable[[dict[str, Any]], Any] = len
+) -> Iterator[list[Any]]:
+    """Yield a list that grows by one with every call of a Python function: by `note` of its
+    arguments, by name.
 
-    The function is replaced where it is defined, in its class or module: other modules must not import it by name.
+    The function is replaced where it is defined, in its class or module: other modules must not
+    import it by name.
     """
     owner: Any = sys.modules[function.__module__]
     *parents, name = function.__qualname__.split(".")

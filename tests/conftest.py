@@ -17,19 +17,22 @@ from threadpoolctl import threadpool_limits
 def pytest_report_header() -> str:
     """Say how long it takes, as measured with `-n 2`."""
     return (
-        "kernelmosaic: about 10 CPU minutes, 5 minutes on 2 idle cores (Xeon, 2.5 GHz), without lint and the tests of "
-        "the reproduction; the first run compiles the loops, half a CPU minute more in each worker"
+        "kernelmosaic: about 10 CPU minutes, 5 minutes on 2 idle cores (Xeon, 2.5 GHz), without"
+        " lint and the tests of the reproduction; the first run compiles the loops, half a CPU"
+        " minute more in each worker"
     )
 
 
 def pytest_collection_finish() -> None:
-    """Take what is loaded from the garbage collector, and leave each of several workers one thread of BLAS.
+    """Take what is loaded from the garbage collector, and leave each of several workers one thread
+    of BLAS.
 
-    There are as many workers as cores, unless told otherwise: more threads would wait for one another, spinning, for
-    longer than the small matrices here take. By now the test modules have loaded the libraries; other processes that
-    tests start read the environment.
+    There are as many workers as cores, unless told otherwise: more threads would wait for one
+    another, spinning, for longer than the small matrices here take. By now the test modules have
+    loaded the libraries; other processes that tests start read the environment.
     """
-    # The modules and the tests stay to the end: the collector need not look through them again and again.
+    # The modules and the tests stay to the end: the collector need not look through them again and
+    # again.
     gc.collect()
     gc.freeze()
     if "PYTEST_XDIST_WORKER" in os.environ and "OPENBLAS_NUM_THREADS" not in os.environ:
@@ -59,7 +62,8 @@ def hide(monkeypatch):
 
 @pytest.fixture
 def full_disk(monkeypatch):
-    """Return a function after whose call the disk takes as many files as it is given, and no further one."""
+    """Return a function after whose call the disk takes as many files as it is given, and no
+    further one."""
     synchronise, room = os.fsync, [math.inf]
 
     def fsync(number):
@@ -77,7 +81,8 @@ def full_disk(monkeypatch):
 
 @pytest.fixture
 def fixed_margins(monkeypatch):
-    """Draw figures with the margins they begin with: to fit them, as tests/plots does, takes half of the time."""
+    """Draw figures with the margins they begin with: to fit them, as tests/plots does, takes half
+    of the time."""
     if find_spec("matplotlib") is not None:
         engines = import_module("matplotlib.layout_engine")
         monkeypatch.setattr(engines.ConstrainedLayoutEngine, "execute", lambda engine, figure: None)

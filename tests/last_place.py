@@ -1,7 +1,9 @@
-"""Every number that a test draws, moved by one unit in the last place: a plugin, `-p tests.last_place`.
+"""Every number that a test draws, moved by one unit in the last place: a plugin, `-p
+tests.last_place`.
 
-Every second number moves away from zero, the others towards it. What is drawn by scikit-learn and by the library from a
-seed of its own moves alike, so that a test that repeats a draw still sees the same numbers.
+Every second number moves away from zero, the others towards it. What is drawn by scikit-learn and
+by the library from a seed of its own moves alike, so that a test that repeats a draw still sees the
+same numbers.
 """
 
 from __future__ import annotations
@@ -10,8 +12,25 @@ import numpy as np
 
 #: Draws of real numbers; of integers and permutations there is nothing to move.
 DRAWS = (
-    *("normal", "standard_normal", "randn", "uniform", "rand", "random", "random_sample", "exponential"),
-    *("standard_exponential", "gamma", "standard_gamma", "standard_t", "laplace", "lognormal", "multivariate_normal"),
+    *(
+        "normal",
+        "standard_normal",
+        "randn",
+        "uniform",
+        "rand",
+        "random",
+        "random_sample",
+        "exponential",
+    ),
+    *(
+        "standard_exponential",
+        "gamma",
+        "standard_gamma",
+        "standard_t",
+        "laplace",
+        "lognormal",
+        "multivariate_normal",
+    ),
 )
 
 
@@ -42,9 +61,13 @@ class AnyState(type):
 
 
 PLAIN, default_rng = np.random.RandomState, np.random.default_rng
-RandomState = AnyState("RandomState", (PLAIN,), {name: drawing(PLAIN, name) for name in DRAWS if hasattr(PLAIN, name)})
+RandomState = AnyState(
+    "RandomState", (PLAIN,), {name: drawing(PLAIN, name) for name in DRAWS if hasattr(PLAIN, name)}
+)
 BASE = np.random.Generator
-Generator = type("Generator", (BASE,), {name: drawing(BASE, name) for name in DRAWS if hasattr(BASE, name)})
+Generator = type(
+    "Generator", (BASE,), {name: drawing(BASE, name) for name in DRAWS if hasattr(BASE, name)}
+)
 
 
 def moved_rng(seed=None):

@@ -9,7 +9,8 @@ import pytest
 
 
 def thinned(cases: Iterable[Any], now: Collection[Any]) -> list[Any]:
-    """Return all cases, with those that are not among `now` left to the campaign; a tuple holds several arguments."""
+    """Return all cases, with those that are not among `now` left to the campaign; a tuple holds
+    several arguments."""
     cases = list(cases)
     unknown = [case for case in now if case not in cases]
     assert unknown == [], f"no such cases: {unknown}"

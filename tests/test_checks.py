@@ -8,7 +8,9 @@ import pytest
 from kernelmosaic._checks import check_choice, check_count, check_positive
 
 
-@pytest.mark.parametrize(("value", "choices"), [("b", ("a", "b")), (None, (None, "a")), (3, {2: "two", 3: "three"})])
+@pytest.mark.parametrize(
+    ("value", "choices"), [("b", ("a", "b")), (None, (None, "a")), (3, {2: "two", 3: "three"})]
+)
 def test_a_choice_is_returned(value, choices):
     assert check_choice("rule", value, choices) is value
 
@@ -16,7 +18,13 @@ def test_a_choice_is_returned(value, choices):
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        ("sofmax", r"gating='sofmax': choose one of 'softmax', 'sigmoid', or None; did you mean 'softmax'\?"),
+        (
+            "sofmax",
+            (
+                r"gating='sofmax': choose one of 'softmax', 'sigmoid', or None; did you mean"
+                r" 'softmax'\?"
+            ),
+        ),
         ("Sigmoid", r"did you mean 'sigmoid'\?"),
         ("x", r"gating='x': choose one of 'softmax', 'sigmoid', or None\."),
         (3, r"gating=3: choose"),
@@ -39,7 +47,9 @@ def test_counts():
 def test_positive_numbers_or_a_word():
     assert check_positive("alpha", 2, word="learn") == 2.0
     assert check_positive("alpha", "learn", word="learn") == "learn"
-    with pytest.raises(ValueError, match="alpha='best': give a positive, finite number, or 'learn'"):
+    with pytest.raises(
+        ValueError, match="alpha='best': give a positive, finite number, or 'learn'"
+    ):
         check_positive("alpha", "best", word="learn")
     with pytest.raises(TypeError, match="alpha='learn': give a positive, finite number"):
         check_positive("alpha", "learn")

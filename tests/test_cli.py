@@ -59,7 +59,9 @@ class Page(HTMLParser):
 
 
 def table_lines(output):
-    return [line for line in output.splitlines() if any(f"│ {method} " in line for method in METHODS)]
+    return [
+        line for line in output.splitlines() if any(f"│ {method} " in line for method in METHODS)
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -129,7 +131,9 @@ def test_what_the_demonstration_says_of_its_patients_is_so(whole_run):
         width = np.median(pdist(Z[train]))
         K = np.exp(-cdist(Z[known], Z[train], "sqeuclidean") / width**2)
         reference = SVC(kernel="precomputed", C=1.0, tol=1e-6).fit(K[: len(train)], y[train])
-        assert row.accuracy == pytest.approx(reference.score(K[len(train) :], y[test]), abs=0.003), view
+        assert row.accuracy == pytest.approx(
+            reference.score(K[len(train) :], y[test]), abs=0.003
+        ), view
     *alone, equal, learned = (row.accuracy for row in result.rows)
     assert max(alone) + 0.05 < equal < learned
     weights = dict(zip(VIEWS, result.rows[-1].model.weights_, strict=True))
@@ -139,7 +143,8 @@ def test_what_the_demonstration_says_of_its_patients_is_so(whole_run):
 
 def test_the_whole_demonstration_is_a_moments_work(whole_run):
     said, _, result = whole_run
-    # Machines of a few hundred samples, hundredths of a second each: that many are far from the minute promised.
+    # Machines of a few hundred samples, hundredths of a second each: that many are far from the
+    # minute promised.
     assert "Four views of 120 patients" in said
     assert sum(row.model.n_solves_ for row in result.rows) <= 200
 
@@ -170,9 +175,28 @@ def test_options_are_the_fields_of_a_request():
         found.append(request)
 
     program.command()(command(keep))
-    given = ["t.csv", "--view", "a=b", "--view", "c=d", "--views", "v.json", "--C", "2", "--proba", "--cv", "3"]
+    given = [
+        "t.csv",
+        "--view",
+        "a=b",
+        "--view",
+        "c=d",
+        "--views",
+        "v.json",
+        "--C",
+        "2",
+        "--proba",
+        "--cv",
+        "3",
+    ]
     CliRunner().invoke(program, given, catch_exceptions=False)
-    options = {"views": ("a=b", "c=d"), "view_file": Path("v.json"), "C": 2.0, "proba": True, "folds": 3}
+    options = {
+        "views": ("a=b", "c=d"),
+        "view_file": Path("v.json"),
+        "C": 2.0,
+        "proba": True,
+        "folds": 3,
+    }
     assert found == [FitRequest(Path("t.csv"), **options, started=found[0].started)]
 
 
@@ -202,7 +226,10 @@ def test_mistakes_are_one_line_and_exit_code_2(arguments, words, capsys, tmp_pat
 def test_a_disk_that_fills_up_is_one_line_too(capsys, full_disk, tmp_path, hide):
     hide("matplotlib")  # the page fills it without its pictures too
     full_disk()
-    assert main(["demo", "--samples", "20", "--seed", "3", "--report", str(tmp_path / "page.html")]) == 2
+    assert (
+        main(["demo", "--samples", "20", "--seed", "3", "--report", str(tmp_path / "page.html")])
+        == 2
+    )
     output, errors = capsys.readouterr()
     assert "Four views of 20 patients, 2000 others to predict, seed 3" in output
     assert "Report:" not in output

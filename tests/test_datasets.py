@@ -1,4 +1,5 @@
-"""The mixtures against their published parameters, the Bayes rule against other integrals, sets from files."""
+"""The mixtures against their published parameters, the Bayes rule against other integrals, sets
+from files."""
 
 from __future__ import annotations
 
@@ -35,15 +36,24 @@ every_mixture = pytest.mark.parametrize("n_components", sorted(TABLE))
 
 
 def joint_density(X, n_components, label):
-    return sum(p * multivariate_normal(m, np.diag(v)).pdf(X) for p, m, v, c in TABLE[n_components] if c == label)
+    return sum(
+        p * multivariate_normal(m, np.diag(v)).pdf(X)
+        for p, m, v, c in TABLE[n_components]
+        if c == label
+    )
 
 
 def accuracy_by_lines(n_components):
-    """Integrate exactly along x₂ (the + region is an interval between two roots), numerically along x₁ only."""
+    """Integrate exactly along x₂ (the + region is an interval between two roots), numerically along
+    x₁ only."""
 
     def along(x1):
         plus, minus = (
-            sum(p * norm.pdf(x1, m[0], v[0] ** 0.5) for p, m, v, c in TABLE[n_components] if c == label)
+            sum(
+                p * norm.pdf(x1, m[0], v[0] ** 0.5)
+                for p, m, v, c in TABLE[n_components]
+                if c == label
+            )
             for label in (1, -1)
         )
         # plus · N(x₂; 1, 2) ≥ minus · N(x₂; −2.2, 4), as a quadratic in x₂
@@ -69,18 +79,25 @@ def test_moments_and_priors_are_those_of_the_table(n_components):
         rows = [(p, np.array(m), np.array(v)) for p, m, v, c in TABLE[n_components] if c == label]
         prior = sum(p for p, _, _ in rows)
         mean = sum(p * m for p, m, _ in rows) / prior
-        cov = sum(p * (np.diag(v) + np.outer(m, m)) for p, m, v in rows) / prior - np.outer(mean, mean)
+        cov = sum(p * (np.diag(v) + np.outer(m, m)) for p, m, v in rows) / prior - np.outer(
+            mean, mean
+        )
         sample = X[y == label]
         assert len(sample) / n == pytest.approx(prior, abs=5 * np.sqrt(0.25 / n))
-        np.testing.assert_allclose(sample.mean(axis=0), mean, atol=5 * np.sqrt(cov.max() / len(sample)))
-        np.testing.assert_allclose(np.cov(sample.T), cov, atol=7 * cov.max() * np.sqrt(2 / len(sample)))
+        np.testing.assert_allclose(
+            sample.mean(axis=0), mean, atol=5 * np.sqrt(cov.max() / len(sample))
+        )
+        np.testing.assert_allclose(
+            np.cov(sample.T), cov, atol=7 * cov.max() * np.sqrt(2 / len(sample))
+        )
 
 
 @every_mixture
 def test_each_component_has_its_prior(n_components):
     n = 100_000
     X, y = make_gaussians(n_components, n, random_state=3)
-    # Components of a class lie 4 apart along x₁ with deviation 0.9: the nearest mean errs 1.3 % of the time per side.
+    # Components of a class lie 4 apart along x₁ with deviation 0.9: the nearest mean errs 1.3 % of
+    # the time per side.
     for label in (-1, 1):
         rows = [(p, m[0]) for p, m, _, c in TABLE[n_components] if c == label]
         nearest = np.abs(X[y == label, :1] - [m for _, m in rows]).argmin(axis=1)
@@ -100,8 +117,12 @@ def test_a_seed_gives_the_same_draw_and_another_a_different_one():
 @every_mixture
 def test_log_odds_are_those_of_scipys_densities(n_components):
     X = np.random.RandomState(0).uniform(-6, 6, size=(300, 2))
-    expected = np.log(joint_density(X, n_components, 1)) - np.log(joint_density(X, n_components, -1))
-    np.testing.assert_allclose(BayesRule(n_components).decision_function(X), expected, rtol=1e-9, atol=1e-10)
+    expected = np.log(joint_density(X, n_components, 1)) - np.log(
+        joint_density(X, n_components, -1)
+    )
+    np.testing.assert_allclose(
+        BayesRule(n_components).decision_function(X), expected, rtol=1e-9, atol=1e-10
+    )
 
 
 def test_log_odds_stay_finite_where_both_densities_underflow():
@@ -123,7 +144,9 @@ def test_sample_accuracy_is_that_of_the_population_and_beats_a_shifted_rule(n_co
     decision = rule.decision_function(X)
     np.testing.assert_array_equal(rule.predict(X), np.where(decision >= 0, 1, -1))
     accuracy = (rule.predict(X) == y).mean()
-    assert accuracy == pytest.approx(POPULATION_ACCURACY[n_components] / 100, abs=4 * np.sqrt(0.1 * 0.9 / n))
+    assert accuracy == pytest.approx(
+        POPULATION_ACCURACY[n_components] / 100, abs=4 * np.sqrt(0.1 * 0.9 / n)
+    )
     for shift in (-0.5, 0.5):
         assert accuracy > ((decision + shift > 0) == (y > 0)).mean()
 
@@ -152,13 +175,22 @@ def test_the_rule_names_bad_input():
         BayesRule().predict([[np.nan, 0.0]])
 
 
-# Sets from files --------------------------------------------------------------------------------------------------
+# Sets from files ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("by", ["argument", "variable"])
 def test_a_file_of_views(tmp_path, monkeypatch, by):
-    views = {"rna": np.array([[1, 2], [3, 250]], dtype=np.uint8), "protein": np.array([[0.5], [np.nan]])}
-    np.savez(tmp_path / "patients.npz", y=np.array(["a", "b"]), **views, train=np.array([1]), centre=np.array([[7.0]]))
+    views = {
+        "rna": np.array([[1, 2], [3, 250]], dtype=np.uint8),
+        "protein": np.array([[0.5], [np.nan]]),
+    }
+    np.savez(
+        tmp_path / "patients.npz",
+        y=np.array(["a", "b"]),
+        **views,
+        train=np.array([1]),
+        centre=np.array([[7.0]]),
+    )
     monkeypatch.setenv("KERNELMOSAIC_DATA", str(tmp_path) if by == "variable" else "/nowhere")
     found = load("patients", tmp_path if by == "argument" else None)
     assert_array_equal(found.data, [[1, 2, 0.5], [3, 250, np.nan]])
@@ -170,7 +202,12 @@ def test_a_file_of_views(tmp_path, monkeypatch, by):
 
 
 def test_a_file_of_one_table(tmp_path):
-    np.savez(tmp_path / "one.npz", X=np.array([[200], [100]], dtype=np.uint8), y=np.arange(2), other=np.eye(2))
+    np.savez(
+        tmp_path / "one.npz",
+        X=np.array([[200], [100]], dtype=np.uint8),
+        y=np.arange(2),
+        other=np.eye(2),
+    )
     X, y = load("one", tmp_path, return_X_y=True)
     assert_array_equal(X**2, [[40000.0], [10000.0]])
     assert_array_equal(y, [0, 1])
@@ -188,7 +225,10 @@ def test_a_set_of_scikit_learn(tmp_path):
 
 def test_what_is_wrong_with_a_file_or_a_folder(tmp_path, monkeypatch):
     monkeypatch.delenv("KERNELMOSAIC_DATA", raising=False)
-    with pytest.raises(FileNotFoundError, match=r"name='banana': banana\.npz was not found.*KERNELMOSAIC_DATA.*wine"):
+    with pytest.raises(
+        FileNotFoundError,
+        match=r"name='banana': banana\.npz was not found.*KERNELMOSAIC_DATA.*wine",
+    ):
         load("banana")
     with pytest.raises(FileNotFoundError, match=r"data_home='.*nowhere' is not a folder"):
         load("wine", tmp_path / "nowhere")
@@ -199,5 +239,7 @@ def test_what_is_wrong_with_a_file_or_a_folder(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match=r"banana\.npz holds no X, and no view"):
         load("banana", tmp_path)
     np.savez(tmp_path / "banana.npz", y=np.arange(2), X=np.eye(2), target=np.arange(2))
-    with pytest.raises(ValueError, match=r"banana\.npz holds an array called 'target', as a part of the result is"):
+    with pytest.raises(
+        ValueError, match=r"banana\.npz holds an array called 'target', as a part of the result is"
+    ):
         load("banana", tmp_path)

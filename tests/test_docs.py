@@ -1,4 +1,5 @@
-"""The pages: links that lead somewhere, names that import, code that runs. Sphinx checks its own references besides."""
+"""The pages: links that lead somewhere, names that import, code that runs. Sphinx checks its own
+references besides."""
 
 from __future__ import annotations
 
@@ -24,12 +25,16 @@ SITE = sorted([*DOCS.glob("*.md"), *DOCS.glob("studies/*.md")])
 PAGES = [*(TOP / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")), *SITE]
 
 FENCED = re.compile(r"^(`{3,}|:{3,})([^\n]*)\n(.*?)^\1$", re.MULTILINE | re.DOTALL)
-LINK = re.compile(r"\[[^\]\n]*(?:\n[^\]\n]+)?\]\(([^()\s]+)\)")  # a link may be broken over two lines
+LINK = re.compile(
+    r"\[[^\]\n]*(?:\n[^\]\n]+)?\]\(([^()\s]+)\)"
+)  # a link may be broken over two lines
 ROLE = re.compile(r"\{(?:py:)?(class|func|meth|obj|mod|attr|doc|ref)\}`(?:[^`<]*<)?~?([^`>]+)>?`")
 
 
 def each_page(pages: list[Path] = PAGES) -> Any:
-    return pytest.mark.parametrize("page", pages, ids=[str(page.relative_to(TOP)) for page in pages])
+    return pytest.mark.parametrize(
+        "page", pages, ids=[str(page.relative_to(TOP)) for page in pages]
+    )
 
 
 def blocks(text: str, language: str) -> list[str]:
@@ -37,7 +42,8 @@ def blocks(text: str, language: str) -> list[str]:
 
 
 def prose(text: str) -> str:
-    """The text without its fenced blocks and, for links are no links there, without code between back quotes."""
+    """The text without its fenced blocks and, for links are no links there, without code between
+    back quotes."""
     return re.sub(r"(?<![}`])`[^`\n]+`", "", FENCED.sub("", text))
 
 
@@ -74,7 +80,10 @@ def test_links_lead_to_files_and_headings(page):
 
 def test_broken_links_are_found(tmp_path):
     page = tmp_path / "page.md"
-    links = "[a](#a-title) [b](#b) [c](page.md#a-title) [d](none.md) [e](https://x.org) `[f](g)` [h\n  i](j.md)"
+    links = (
+        "[a](#a-title) [b](#b) [c](page.md#a-title) [d](none.md) [e](https://x.org) `[f](g)` [h\n "
+        " i](j.md)"
+    )
     page.write_text(f"# A title\n{links}\n")
     assert list(broken_links(page)) == ["#b: no such heading", "none.md", "j.md"]
 
@@ -98,7 +107,9 @@ def title(page: Path) -> str:
 
 @each_page([DOCS / "guide.md", DOCS / "results.md"])
 def test_lists_of_pages_have_their_titles(page):
-    listed = re.findall(r"^- \[([^\]]+)\]\((\w+)\.md\)", page.read_text(encoding="utf-8"), re.MULTILINE)
+    listed = re.findall(
+        r"^- \[([^\]]+)\]\((\w+)\.md\)", page.read_text(encoding="utf-8"), re.MULTILINE
+    )
     assert [name for _, name in listed] == list(in_trees(page))
     assert [text for text, _ in listed] == [title(DOCS / f"{name}.md") for _, name in listed]
 
@@ -106,7 +117,11 @@ def test_lists_of_pages_have_their_titles(page):
 @each_page()
 def test_pages_referred_to_exist(page):
     made_by_sphinx = {"auto_examples/index"}
-    assert [name for name in documents(page) if name not in made_by_sphinx and not (DOCS / f"{name}.md").exists()] == []
+    assert [
+        name
+        for name in documents(page)
+        if name not in made_by_sphinx and not (DOCS / f"{name}.md").exists()
+    ] == []
 
 
 def test_every_page_is_in_a_tree():
@@ -139,11 +154,17 @@ def names_of_ours(text: str) -> Iterator[str]:
     for block in blocks(text, "{eval-rst}"):
         for part in block.split(".. currentmodule:: ")[1:]:
             module, _, rest = part.partition("\n")
-            yield from (f"{module}.{name}" for name in re.findall(r"^   ([A-Za-z][\w.]*)$", rest, re.MULTILINE))
+            yield from (
+                f"{module}.{name}"
+                for name in re.findall(r"^   ([A-Za-z][\w.]*)$", rest, re.MULTILINE)
+            )
     for block in blocks(text, "python"):
         yield from re.findall(r"^import (kernelmosaic[\w.]*)", block, re.MULTILINE)
         for node in ast.walk(ast.parse(block)):
-            if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "kernelmosaic":
+            if (
+                isinstance(node, ast.ImportFrom)
+                and (node.module or "").split(".")[0] == "kernelmosaic"
+            ):
                 yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
@@ -154,10 +175,15 @@ def test_names_can_be_imported(page):
 
 
 def test_every_display_is_shown_by_an_example_or_a_page():
-    """The table of names in api.md shows nothing: who reads on finds what a display looks like, and of what."""
+    """The table of names in api.md shows nothing: who reads on finds what a display looks like, and
+    of what."""
     pages = [TOP / "README.md", *(page for page in SITE if page.name != "api.md")]
-    shown = "\n".join(page.read_text(encoding="utf-8") for page in [*pages, *(TOP / "examples").glob("*.py")])
-    displays = [name for name in import_module("kernelmosaic.plots").__all__ if name.endswith("Display")]
+    shown = "\n".join(
+        page.read_text(encoding="utf-8") for page in [*pages, *(TOP / "examples").glob("*.py")]
+    )
+    displays = [
+        name for name in import_module("kernelmosaic.plots").__all__ if name.endswith("Display")
+    ]
     assert len(displays) > 10
     assert [name for name in displays if not re.search(rf"\b{name}\b", shown)] == []
 
@@ -167,7 +193,10 @@ def test_names_that_are_not_there_are_found():
         "kernelmosaic.A.b",
         "kernelmosaic.C",
     ]
-    listed = "```{eval-rst}\n.. currentmodule:: a\n\n.. autosummary::\n   :nosignatures:\n\n   B\n   c.D\n```\n"
+    listed = (
+        "```{eval-rst}\n.. currentmodule:: a\n\n.. autosummary::\n   :nosignatures:\n\n   B\n  "
+        " c.D\n```\n"
+    )
     assert list(names_of_ours(listed)) == ["a.B", "a.c.D"]
     with pytest.raises(ImportError):
         resolve("kernelmosaic.kernels.NoSuchKernel")
@@ -175,13 +204,15 @@ def test_names_that_are_not_there_are_found():
 
 def test_the_flowchart_is_that_of_its_script_and_names_estimators():
     assert (DOCS / "images" / "choosing.svg").read_text(encoding="utf-8") == draw()
-    answers = [line for _, lines in STEPS for line in lines] + [line.split()[0] for line in LAST[1:]]
+    answers = [line for _, lines in STEPS for line in lines] + [
+        line.split()[0] for line in LAST[1:]
+    ]
     for name in answers:
         resolve(f"kernelmosaic.{name}")
         assert f"~kernelmosaic.{name}`" in (DOCS / "choosing.md").read_text(encoding="utf-8")
 
 
-# The page on the architecture ----------------------------------------------------------------------------------------
+# The page on the architecture ---------------------------------------------------------------------
 
 ARCHITECTURE = DOCS / "architecture.md"
 
@@ -195,7 +226,8 @@ def test_the_architecture_is_one_page_with_its_picture():
 
 
 def unknown_names(text: str) -> Iterator[str]:
-    """Yield the files, folders and identifiers of a page, as code between back quotes, that are not there."""
+    """Yield the files, folders and identifiers of a page, as code between back quotes, that are not
+    there."""
     library = TOP / "src" / "kernelmosaic"
     paths = [*library.rglob("*.py"), TOP / "tests" / "test_imports.py"]
     words = set(re.findall(r"\w+", "".join(path.read_text(encoding="utf-8") for path in paths)))
@@ -205,24 +237,30 @@ def unknown_names(text: str) -> Iterator[str]:
             places = (library, TOP, TOP / "tests" / "contracts")
             if not any((place / name).exists() for place in places):
                 yield code
-        elif re.fullmatch(r"[A-Za-z_][\w.]*", name) and not set(name.rstrip(".").split(".")) <= words:
+        elif (
+            re.fullmatch(r"[A-Za-z_][\w.]*", name) and not set(name.rstrip(".").split(".")) <= words
+        ):
             yield code
 
 
 def test_the_architecture_names_what_is_there():
     assert list(unknown_names(ARCHITECTURE.read_text(encoding="utf-8"))) == []
-    text = "`learning/` `learning/newton.py` `Task.machines` `MKLClassifier()` `k(X, Y)` `test_grams.py`"
+    text = (
+        "`learning/` `learning/newton.py` `Task.machines` `MKLClassifier()` `k(X, Y)`"
+        " `test_grams.py`"
+    )
     assert list(unknown_names(text)) == []
     text = "`attic/` `learning/attic.py` `Task.no_such_method` `NoSuchTask`"
     assert len(list(unknown_names(text))) == 4
 
 
-# The family of the page on extending ---------------------------------------------------------------------------------
+# The family of the page on extending --------------------------------------------------------------
 
 
 @pytest.fixture
 def family_on_the_page(tmp_path, monkeypatch):
-    """The files of the family that docs/extending.md builds, as a folder of the package, and the code that uses it."""
+    """The files of the family that docs/extending.md builds, as a folder of the package, and the
+    code that uses it."""
     files, others = {}, []
     for block in blocks((DOCS / "extending.md").read_text(encoding="utf-8"), "py"):
         head = re.match(r"# src/kernelmosaic/(centroid/\w+\.py)\n", block)
@@ -231,7 +269,9 @@ def family_on_the_page(tmp_path, monkeypatch):
         else:
             files[head[1]] = block
     (tmp_path / "centroid").mkdir()
-    (tmp_path / "centroid" / "__init__.py").write_text('"""Nearest centroids."""\n', encoding="utf-8")
+    (tmp_path / "centroid" / "__init__.py").write_text(
+        '"""Nearest centroids."""\n', encoding="utf-8"
+    )
     for name, text in files.items():
         (tmp_path / name).write_text(text, encoding="utf-8")
     monkeypatch.setattr(kernelmosaic, "__path__", [*kernelmosaic.__path__, str(tmp_path)])
@@ -246,7 +286,9 @@ def test_the_family_on_the_page_fits_and_predicts(family_on_the_page, monkeypatc
 
     _, (usage,) = family_on_the_page
     page = (DOCS / "extending.md").read_text(encoding="utf-8")
-    said = re.search(re.escape(usage) + r"```\n+```text\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    said = re.search(
+        re.escape(usage) + r"```\n+```text\n(.*?)^```$", page, re.MULTILINE | re.DOTALL
+    )
     namespace: dict[str, Any] = {}
     exec(compile(usage, "extending.md", "exec"), namespace)
     agree(said[1], capsys.readouterr().out)
@@ -261,7 +303,9 @@ def test_the_family_on_the_page_fits_and_predicts(family_on_the_page, monkeypatc
     two = type(model)().fit(X, y > 0)
     assert two.decision_function(X).shape == (len(X),)
     # The one line in the core that gives it a public name.
-    monkeypatch.setitem(kernelmosaic.estimators.HOMES, "CentroidMKLClassifier", "centroid.estimator")
+    monkeypatch.setitem(
+        kernelmosaic.estimators.HOMES, "CentroidMKLClassifier", "centroid.estimator"
+    )
     assert kernelmosaic.estimators.CentroidMKLClassifier is type(model)
     monkeypatch.delitem(vars(kernelmosaic.estimators), "CentroidMKLClassifier")
 
@@ -275,7 +319,9 @@ def test_the_family_on_the_page_passes_scikit_learns_checks(family_on_the_page):
 
 def test_the_family_on_the_page_keeps_the_rules_of_import(family_on_the_page, monkeypatch):
     files, _ = family_on_the_page
-    assert sorted(files) == [f"centroid/{name}.py" for name in ("estimator", "machine", "method", "task")]
+    assert sorted(files) == [
+        f"centroid/{name}.py" for name in ("estimator", "machine", "method", "task")
+    ]
     monkeypatch.setitem(FLOOR, "centroid", FLOOR["localized"])
     for name, text in files.items():
         module = name.removesuffix(".py").replace("/", ".")
@@ -283,10 +329,12 @@ def test_the_family_on_the_page_keeps_the_rules_of_import(family_on_the_page, mo
         assert max(map(len, text.split("\n"))) <= WIDEST
 
 
-# The Python of a page is run from top to bottom, in one namespace. A comment before a block says why it is not run.
+# The Python of a page is run from top to bottom, in one namespace. A comment before a block says
+# why it is not run.
 
 MARKED = re.compile(
-    r"(?:^<!-- not run: (?P<reason>[^\n]+) -->\n+)?^```python\n(?P<code>.*?)^```$(?:\n+^```text\n(?P<said>.*?)^```$)?",
+    r"(?:^<!-- not run: (?P<reason>[^\n]+)"
+    r" -->\n+)?^```python\n(?P<code>.*?)^```$(?:\n+^```text\n(?P<said>.*?)^```$)?",
     re.MULTILINE | re.DOTALL,
 )
 WITH_PYTHON = [page for page in PAGES if blocks(page.read_text(encoding="utf-8"), "python")]
@@ -301,7 +349,8 @@ NOT_RUN = {
     "single_cell.md": ["needs anndata and two files", "needs scanpy"],
 }
 
-#: Smaller numbers of samples and folds than those on the pages: what is tested is that their code runs.
+#: Smaller numbers of samples and folds than those on the pages: what is tested is that their code
+#: runs.
 SMALLER = {
     "bayesian.md": {r"\b200\b": "60"},
     "choosing.md": {
@@ -357,7 +406,9 @@ def agree(said: str, printed: str) -> None:
     assert re.sub(number, "#", said).split() == re.sub(number, "#", printed).split()
     for one, other in zip(re.findall(number, said), re.findall(number, printed), strict=True):
         digits = len(one.partition("e")[0].partition(".")[2])
-        assert abs(float(one) - float(other)) <= 2.01 * 10.0**-digits, f"{one} is printed as {other}"
+        assert abs(float(one) - float(other)) <= 2.01 * 10.0**-digits, (
+            f"{one} is printed as {other}"
+        )
 
 
 @pytest.mark.parametrize("printed", ["a 0.3", "b 0.1", "a 0.1 2"])
@@ -369,12 +420,15 @@ def test_other_output_is_found(printed):
 
 @pytest.fixture
 def fewer_tumours(request, monkeypatch):
-    """A part of the samples that pages load, for the same reason; the first page prints what all of them give."""
+    """A part of the samples that pages load, for the same reason; the first page prints what all of
+    them give."""
     if request.node.callspec.params["page"].name == "index.md":
         return
     from sklearn import datasets
 
-    def load(*, return_X_y: bool, whole: Any = datasets.load_breast_cancer, **options: Any) -> tuple[Any, Any]:
+    def load(
+        *, return_X_y: bool, whole: Any = datasets.load_breast_cancer, **options: Any
+    ) -> tuple[Any, Any]:
         X, y = whole(return_X_y=return_X_y, **options)
         return X[::4], y[::4]
 
@@ -403,13 +457,21 @@ def test_the_messages_of_troubleshooting_are_those_of_the_package():
     """Every part of a message between ellipses is in the source."""
     sources = "".join(path.read_text(encoding="utf-8") for path in (TOP / "src").rglob("*.py"))
     sources = re.sub(r'"\s*\n\s*f?"', "", sources)  # a text over several lines
-    rows = re.findall(r"^\| (`.*?) \| ", (DOCS / "troubleshooting.md").read_text(encoding="utf-8"), re.MULTILINE)
-    parts = [part.strip(" ,") for row in rows for text in re.findall("`([^`]+)`", row) for part in text.split("…")]
+    rows = re.findall(
+        r"^\| (`.*?) \| ", (DOCS / "troubleshooting.md").read_text(encoding="utf-8"), re.MULTILINE
+    )
+    parts = [
+        part.strip(" ,")
+        for row in rows
+        for text in re.findall("`([^`]+)`", row)
+        for part in text.split("…")
+    ]
     assert len(rows) >= 20
     assert [part for part in parts if part not in sources and part != "MemoryError"] == []
 
 
-#: What fits a page 1280 pixels wide beside its two side bars, which tools/check_site.py looks at in a browser.
+#: What fits a page 1280 pixels wide beside its two side bars, which tools/check_site.py looks at in
+#: a browser.
 WIDEST = 88
 
 
@@ -418,7 +480,12 @@ def too_wide(text: str) -> list[str]:
     found = re.findall(r"^```(?:python|py|sh|json|c)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     commands = re.findall(r"^\$ (?:.*\\\n)*.*$", text, re.MULTILINE)
     examples = re.findall(r"^ *((?:>>>|\.\.\.) .*)$", text, re.MULTILINE)
-    return [line for part in (*found, *commands, *examples) for line in part.split("\n") if len(line) > WIDEST]
+    return [
+        line
+        for part in (*found, *commands, *examples)
+        for line in part.split("\n")
+        if len(line) > WIDEST
+    ]
 
 
 @each_page()
@@ -431,7 +498,9 @@ def test_no_example_is_wider_than_the_page():
     found = {path.name: too_wide(path.read_text(encoding="utf-8")) for path in sources}
     for path in (TOP / "examples").glob("plot_*.py"):
         lines = path.read_text(encoding="utf-8").split('"""\n', 2)[-1].splitlines()
-        found[path.name] += [line for line in lines if len(line) > WIDEST and not line.startswith("#")]
+        found[path.name] += [
+            line for line in lines if len(line) > WIDEST and not line.startswith("#")
+        ]
     assert {name: lines for name, lines in found.items() if lines} == {}
 
 

@@ -27,12 +27,18 @@ WITH_EXAMPLES = [
 def test_examples_of_docstrings(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # some write files
     pyplot = pytest.importorskip("matplotlib.pyplot")
-    pyplot.switch_backend("Agg")  # closes all figures, too: of many open ones there would be a warning
+    pyplot.switch_backend(
+        "Agg"
+    )  # closes all figures, too: of many open ones there would be a warning
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # an example that warns is a bad example
-        warnings.filterwarnings("ignore", category=DeprecationWarning, module="matplotlib|pyparsing")  # of older ones
+        warnings.filterwarnings(
+            "ignore", category=DeprecationWarning, module="matplotlib|pyparsing"
+        )  # of older ones
         result = doctest.testmod(
-            import_module(name), optionflags=doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS, raise_on_error=False
+            import_module(name),
+            optionflags=doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS,
+            raise_on_error=False,
         )
     pyplot.close("all")
     assert result.attempted > 0
@@ -40,10 +46,15 @@ def test_examples_of_docstrings(name, tmp_path, monkeypatch):
 
 
 def test_what_the_reference_lists_has_an_example():
-    """But for what functions return, which are tuples and dataclasses that do not draw, and for abstract classes."""
+    """But for what functions return, which are tuples and dataclasses that do not draw, and for
+    abstract classes."""
     page = (TOP / "docs" / "api.md").read_text(encoding="utf-8")
     listed = re.findall(r"^\.\. currentmodule:: (\S+)$(.*?)^```$", page, re.MULTILINE | re.DOTALL)
-    names = [f"{home}.{name}" for home, rest in listed for name in re.findall(r"^   ([\w.]+)$", rest, re.MULTILINE)]
+    names = [
+        f"{home}.{name}"
+        for home, rest in listed
+        for name in re.findall(r"^   ([\w.]+)$", rest, re.MULTILINE)
+    ]
     assert len(names) > 90
     missing = []
     for name in names:

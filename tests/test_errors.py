@@ -1,4 +1,5 @@
-"""Wrong input of every kind: what is raised names the parameter, what was given, and what would do."""
+"""Wrong input of every kind: what is raised names the parameter, what was given, and what would
+do."""
 
 from __future__ import annotations
 
@@ -34,10 +35,12 @@ ROWS = np.arange(4)
 
 
 def each(estimators, *cases):
-    return [pytest.param(e, *case, id=f"{e.__name__}-{case[0]}") for e in estimators for case in cases]
+    return [
+        pytest.param(e, *case, id=f"{e.__name__}-{case[0]}") for e in estimators for case in cases
+    ]
 
 
-# Parameters --------------------------------------------------------------------------------------------------------
+# Parameters ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -52,7 +55,11 @@ def each(estimators, *cases):
             ({"tol": "small"}, TypeError, "tol='small': give a positive, finite number"),
             ({"max_iter": 0}, ValueError, "max_iter=0: give a whole number of at least 1"),
             ({"max_iter": 2.5}, ValueError, "max_iter=2.5"),
-            ({"normalize": "unit"}, ValueError, "normalize='unit': choose one of .*'trace'.*'diagonal'"),
+            (
+                {"normalize": "unit"},
+                ValueError,
+                "normalize='unit': choose one of .*'trace'.*'diagonal'",
+            ),
             ({"normalize": 1}, ValueError, "normalize=1"),
             ({"solver": "magic"}, ValueError, "solver='magic': choose one of .*'newton'"),
             ({"norm": 0.5}, ValueError, "norm=0.5: give 1 .* above 1"),
@@ -63,13 +70,25 @@ def each(estimators, *cases):
             ({"weights": [1.0]}, ValueError, r"weights has shape \(1,\), but there are 2 kernels"),
             ({"weights": [[1.0, 1.0]]}, ValueError, "weights has shape"),
             ({"weights": [1.0, np.nan]}, ValueError, "weights=.*NaN"),
-            ({"weights": "equal"}, ValueError, "weights='equal': give 'uniform', 2 numbers, or None"),
+            (
+                {"weights": "equal"},
+                ValueError,
+                "weights='equal': give 'uniform', 2 numbers, or None",
+            ),
             ({"weights": ["a", "b"]}, TypeError, "weights=.*2 numbers"),
             ({"penalties": [1.0, 0.0]}, ValueError, r"penalties=\[1.0, 0.0\]: .*positive"),
             ({"penalties": [-1.0, 2.0]}, ValueError, "penalties=.*positive"),
-            ({"penalties": [1.0, 2.0, 3.0]}, ValueError, r"penalties has shape \(3,\), but there are 2 kernels"),
+            (
+                {"penalties": [1.0, 2.0, 3.0]},
+                ValueError,
+                r"penalties has shape \(3,\), but there are 2 kernels",
+            ),
             ({"memory_budget": -1}, ValueError, "memory_budget=-1: give a positive, finite number"),
-            ({"memory_budget": "1 GB"}, TypeError, "memory_budget='1 GB': give a positive, finite number"),
+            (
+                {"memory_budget": "1 GB"},
+                TypeError,
+                "memory_budget='1 GB': give a positive, finite number",
+            ),
         ),
         *each(
             PENALISED,
@@ -130,7 +149,11 @@ def test_the_device_that_others_call_gpu(estimator):
         ([("a", Linear(), [9])], ValueError, r"kernel 'a': columns \[9\] do not fit the 4 of X"),
         ([("a", Linear(), ["size"])], ValueError, r"kernel 'a': columns \['size'\]"),
         ([("a", Linear(), [])], ValueError, "kernel 'a': .*select none"),
-        ([("a", Linear(), [True, False])], ValueError, r"kernel 'a': columns \[True, False\] is a mask of 2 for the 4"),
+        (
+            [("a", Linear(), [True, False])],
+            ValueError,
+            r"kernel 'a': columns \[True, False\] is a mask of 2 for the 4",
+        ),
         (
             [("a", Linear(), np.ones(5, dtype=bool))],
             ValueError,
@@ -150,8 +173,14 @@ def test_kernels(estimator, kernels, error, words):
 BAD_MATRICES = {
     "oblong": (np.ones((4, 3)), r"kernel 'K': K has shape \(4, 3\): .*square"),
     "lopsided": (np.eye(4) + np.eye(4, k=1), r"kernel 'K': K\[\d, \d\] is .*symmetric"),
-    "indefinite": (np.diag([1.0, 1.0, 1.0, -0.5]), "kernel 'K': K has the eigenvalue -0.5: .*positive semi-definite"),
-    "missing": (np.diag([1.0, np.nan, 1.0, 1.0]), r"kernel 'K': K\[1, 1\] is nan: K must be finite"),
+    "indefinite": (
+        np.diag([1.0, 1.0, 1.0, -0.5]),
+        "kernel 'K': K has the eigenvalue -0.5: .*positive semi-definite",
+    ),
+    "missing": (
+        np.diag([1.0, np.nan, 1.0, 1.0]),
+        r"kernel 'K': K\[1, 1\] is nan: K must be finite",
+    ),
     "infinite": (np.diag([1.0, np.inf, 1.0, 1.0]), r"kernel 'K': K\[1, 1\] is inf"),
     "words": ([["a"]], "kernel 'K': K must be a matrix of real numbers"),
 }
@@ -164,7 +193,9 @@ def test_kernel_matrices(estimator, matrix, words):
         estimator([("K", Precomputed(matrix))]).fit(ROWS, [0, 0, 1, 1])
 
 
-@pytest.mark.parametrize("rows", [[0, 1, 2, 4], [0, 1, 2, -1], [0, 1, 2, 1.5], [0, 1, 2, np.nan], [[0, 1]] * 4])
+@pytest.mark.parametrize(
+    "rows", [[0, 1, 2, 4], [0, 1, 2, -1], [0, 1, 2, 1.5], [0, 1, 2, np.nan], [[0, 1]] * 4]
+)
 def test_row_numbers(rows):
     with pytest.raises(ValueError, match=r"kernel 'K': X.*row numbers"):
         MKLClassifier([("K", Precomputed(np.eye(4)))]).fit(rows, [0, 0, 1, 1])
@@ -177,7 +208,7 @@ def test_a_matrix_with_rounding_errors_is_welcome():
     MKLClassifier([Precomputed(K)]).fit(np.arange(20), A[:, 0] > 0)
 
 
-# Samples -----------------------------------------------------------------------------------------------------------
+# Samples ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("estimator", ALL)
@@ -195,14 +226,19 @@ def test_samples_with_holes(estimator, bad):
 def test_text_among_the_numbers(estimator):
     pd = pytest.importorskip("pandas")
     frame = pd.DataFrame(X, columns=list("abcd")).assign(word=["ACGT", *["7"] * 59])
-    message = r"X: column 'word' holds text \('ACGT'\) where numbers are needed: .*\(name, kernel, columns\)"
+    message = (
+        r"X: column 'word' holds text \('ACGT'\) where numbers are needed: .*\(name, kernel,"
+        r" columns\)"
+    )
     with pytest.raises(ValueError, match=message):
         estimator(ONE).fit(frame, Y)
     with pytest.raises(ValueError, match=r"X: column 4 holds text \('ACGT'\)"):
         estimator(ONE).fit(frame.to_numpy(), Y)
     with pytest.raises(ValueError, match=r"kernel 'line': X: column 1 holds text \('ACGT'\)"):
         estimator([("line", Linear(), ["a", "word"])]).fit(frame, Y)
-    estimator([("line", Linear(), ["a", "b"]), ("words", Spectrum(1), ["word"])], weights="uniform").fit(frame, Y)
+    estimator(
+        [("line", Linear(), ["a", "b"]), ("words", Spectrum(1), ["word"])], weights="uniform"
+    ).fit(frame, Y)
 
 
 def test_text_among_the_targets_is_not_blamed_on_the_samples():
@@ -269,13 +305,15 @@ def test_sparse_samples_for_a_kernel_that_takes_none():
         MKLClassifier([Correlation()]).fit(sparse.csr_matrix(X), Y)
 
 
-# Memory ------------------------------------------------------------------------------------------------------------
+# Memory -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("estimator", ALL)
 def test_one_matrix_of_few_samples_is_stored_under_any_budget(estimator):
     model = estimator(TWO, tol=1e-6, memory_budget=1).fit(X, Y)
-    assert model.objective_ == pytest.approx(estimator(TWO, tol=1e-6).fit(X, Y).objective_, rel=2e-6)
+    assert model.objective_ == pytest.approx(
+        estimator(TWO, tol=1e-6).fit(X, Y).objective_, rel=2e-6
+    )
 
 
 @pytest.mark.parametrize("weights", [None, "uniform"])
@@ -284,16 +322,19 @@ def test_a_stack_beyond_the_budget_is_recomputed_with_the_same_result(estimator,
     X, Y = make_classification(150, 4, flip_y=0.2, random_state=0)
     stored = estimator(TWO, weights=weights, tol=1e-6).fit(X, Y)
     with recorded(StoredStack.of) as stored_beyond_the_budget:
-        computed = estimator(TWO, weights=weights, tol=1e-6, memory_budget=2 * 8 * 150 * 150).fit(X, Y)
+        computed = estimator(TWO, weights=weights, tol=1e-6, memory_budget=2 * 8 * 150 * 150).fit(
+            X, Y
+        )
     assert not stored_beyond_the_budget
-    # Blocks of another shape round differently, which the steps to a gap of 1e-6 may enlarge but not beyond its root.
+    # Blocks of another shape round differently, which the steps to a gap of 1e-6 may enlarge but
+    # not beyond its root.
     close = 1e-4 if weights is None else 1e-8
     np.testing.assert_allclose(computed.weights_, stored.weights_, atol=0.01 * close)
     np.testing.assert_allclose(computed.contributions(X), stored.contributions(X), atol=close)
     assert computed.objective_ == pytest.approx(stored.objective_)
 
 
-# Convergence and silence -------------------------------------------------------------------------------------------
+# Convergence and silence --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("estimator", ALL)
@@ -327,7 +368,9 @@ def test_verbose_shows_how_the_gap_falls(estimator, capfd):
 
 
 def test_sparse_samples_for_a_kernel_that_reads_none():
-    with pytest.raises(TypeError, match=r"X is sparse, which kernel 'like' does not read: give X\.toarray\(\)"):
+    with pytest.raises(
+        TypeError, match=r"X is sparse, which kernel 'like' does not read: give X\.toarray\(\)"
+    ):
         MKLClassifier([("line", Linear()), ("like", Correlation())]).fit(sparse.csr_array(X), Y)
     gated = LocalizedMKLClassifier(Linear(), gating_kernel=Correlation())
     with pytest.raises(TypeError, match="kernel 'gating_kernel' does not read"):
@@ -335,7 +378,9 @@ def test_sparse_samples_for_a_kernel_that_reads_none():
 
 
 @pytest.mark.parametrize(
-    "model", [MKLClassifier(), MKLRegressor(), MKLOneClass()], ids=lambda model: type(model).__name__
+    "model",
+    [MKLClassifier(), MKLRegressor(), MKLOneClass()],
+    ids=lambda model: type(model).__name__,
 )
 def test_an_empty_cell_names_what_fills_it_in_one_sentence(model):
     broken = X.copy()
@@ -348,7 +393,7 @@ def test_an_empty_cell_names_what_fills_it_in_one_sentence(model):
     assert "\n" not in str(caught.value)
 
 
-# C over all estimators -----------------------------------------------------------------------------------------------
+# C over all estimators ----------------------------------------------------------------------------
 
 TIMES = [(i % 3 > 0, 1.0 + i) for i in range(60)]
 WITH_C = {
@@ -358,7 +403,10 @@ WITH_C = {
     "numbers, Huber": (MKLRegressor(ONE, loss="huber"), X[:, 0]),
     "numbers, squared": (MKLRegressor(ONE, loss="squared"), X[:, 0]),
     "times": (MKLSurvival(ONE), np.array(TIMES, dtype=[("event", bool), ("time", float)])),
-    "times, Cox": (MKLSurvival(ONE, loss="cox"), np.array(TIMES, dtype=[("event", bool), ("time", float)])),
+    "times, Cox": (
+        MKLSurvival(ONE, loss="cox"),
+        np.array(TIMES, dtype=[("event", bool), ("time", float)]),
+    ),
     "gates": (LocalizedMKLClassifier(ONE), Y),
     "posteriors": (PosteriorMKLClassifier(ONE), Y),
 }
@@ -381,12 +429,13 @@ def test_every_C_that_cannot_be_is_answered_by_what_can(name):
 @pytest.mark.parametrize("Cs", [0, 2.0, True, [0.0, 1.0], [np.inf], [[1.0]], "many", None])
 def test_values_to_search(Cs):
     with pytest.raises(
-        ValueError, match=r"^Cs=.*: give (a whole number|how many values to try, or a list of positive)"
+        ValueError,
+        match=r"^Cs=.*: give (a whole number|how many values to try, or a list of positive)",
     ):
         MKLClassifierCV(ONE, Cs=Cs, cv=2).fit(X, Y)
 
 
-# Weights and tables -------------------------------------------------------------------------------------------------
+# Weights and tables -------------------------------------------------------------------------------
 
 
 def test_complex_weights_are_refused():
@@ -396,17 +445,24 @@ def test_complex_weights_are_refused():
 
 def test_tables_for_a_model_of_one_table():
     model = MKLClassifier(ONE).fit(X, Y)
-    with pytest.raises(ValueError, match=r"X has the tables 'v', but .* one table; give an array or a data frame"):
+    with pytest.raises(
+        ValueError, match=r"X has the tables 'v', but .* one table; give an array or a data frame"
+    ):
         model.predict({"v": X})
 
 
 @pytest.mark.parametrize("factor", [2.0**-1070, 2.0**1000])
 def test_one_class_machines_know_no_unit_of_weights(factor):
     model = MKLOneClass([("bell", Gaussian(1.0))], tol=1e-6)
-    extreme, usual = (clone(model).fit(X, sample_weight=np.full(60, unit)) for unit in (factor, 2.0))
+    extreme, usual = (
+        clone(model).fit(X, sample_weight=np.full(60, unit)) for unit in (factor, 2.0)
+    )
     np.testing.assert_allclose(extreme.decision_function(X), usual.decision_function(X), atol=1e-12)
 
 
 def test_bytes_are_text_where_numbers_are_needed():
-    with pytest.raises(ValueError, match=r"X: column 0 holds text \('ab'\) where numbers are needed: name the columns"):
+    with pytest.raises(
+        ValueError,
+        match=r"X: column 0 holds text \('ab'\) where numbers are needed: name the columns",
+    ):
         MKLClassifier(ONE).fit(np.full((60, 1), b"ab"), Y)

@@ -25,7 +25,11 @@ def names(folder):
 
 
 def test_one_function_moves_files_to_their_place():
-    movers = [path.name for path in SRC.rglob("*.py") if re.search(r"os\.replace|mkstemp|\.part\"", path.read_text())]
+    movers = [
+        path.name
+        for path in SRC.rglob("*.py")
+        if re.search(r"os\.replace|mkstemp|\.part\"", path.read_text())
+    ]
     assert movers == ["files.py"]
 
 
@@ -52,14 +56,18 @@ def test_a_full_disk_keeps_the_former_file_and_names_the_target(tmp_path, full_d
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs FIFOs")
 @pytest.mark.parametrize("through", ["itself", "a link"])
-@pytest.mark.parametrize("write", [lambda path: write_bytes(path, b"x"), lambda path: save(MKLClassifier(), path)])
+@pytest.mark.parametrize(
+    "write", [lambda path: write_bytes(path, b"x"), lambda path: save(MKLClassifier(), path)]
+)
 def test_what_is_no_regular_file_is_refused_and_stays(tmp_path, write, through):
     fifo, path = tmp_path / "fifo", tmp_path / "fifo"
     os.mkfifo(fifo)
     if through == "a link":
         path = tmp_path / "link"
         path.symlink_to(fifo)
-    with pytest.raises(ValueError, match=f"{path.name} is a device, a FIFO or the like and cannot be replaced"):
+    with pytest.raises(
+        ValueError, match=f"{path.name} is a device, a FIFO or the like and cannot be replaced"
+    ):
         write(path)
     assert fifo.is_fifo()
     assert names(tmp_path) == sorted({"fifo", path.name})
@@ -89,7 +97,11 @@ def test_a_device_is_refused_and_stays(tmp_path):
 
 def test_a_model_is_written_through_symbolic_links(tmp_path):
     (tmp_path / "real").mkdir()
-    target, link, second = tmp_path / "real" / "m.skops", tmp_path / "link.skops", tmp_path / "second.skops"
+    target, link, second = (
+        tmp_path / "real" / "m.skops",
+        tmp_path / "link.skops",
+        tmp_path / "second.skops",
+    )
     link.symlink_to(target)
     second.symlink_to(link)
     for C, path in ((2.0, link), (3.0, second)):  # the first finds no file at the end of the link
@@ -172,9 +184,14 @@ def test_a_file_is_moved_to_its_place_while_its_part_is_locked(tmp_path, monkeyp
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="Windows moves no open files")
 def test_every_write_of_several_processes_succeeds(tmp_path):
-    code = "import sys; from kernelmosaic.files import write_text\nfor i in range(400): write_text(sys.argv[1], str(i))"
+    code = (
+        "import sys; from kernelmosaic.files import write_text\nfor i in range(400):"
+        " write_text(sys.argv[1], str(i))"
+    )
     command = [sys.executable, "-c", code, str(tmp_path / "a.txt")]
-    processes = [subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(SRC)}) for _ in range(3)]
+    processes = [
+        subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(SRC)}) for _ in range(3)
+    ]
     assert [process.wait() for process in processes] == [0, 0, 0]
     assert (tmp_path / "a.txt").read_text() == "399"
     assert names(tmp_path) == ["a.txt"]
@@ -243,7 +260,8 @@ def double(x):
 
 
 def compile_again(double):
-    """Return the result of a function compiled anew, as by another process, and how many cached codes were read."""
+    """Return the result of a function compiled anew, as by another process, and how many cached
+    codes were read."""
     compiled = njit(cache=True)(double)
     return compiled(21), sum(compiled.stats.cache_hits.values())
 
@@ -264,7 +282,12 @@ def flip_one_byte(data):
 @pytest.mark.parametrize("ending", [".nbi", ".nbc"])
 @pytest.mark.parametrize(
     "damage",
-    [lambda data: b"", lambda data: bytes(len(data)), lambda data: data[: len(data) // 2], flip_one_byte],
+    [
+        lambda data: b"",
+        lambda data: bytes(len(data)),
+        lambda data: data[: len(data) // 2],
+        flip_one_byte,
+    ],
     ids=["empty", "zeros", "half", "one byte"],
 )
 def test_damaged_files_of_compiled_functions_are_made_anew(compiled_folder, ending, damage):

@@ -1,4 +1,5 @@
-"""Who may import whom, which packages must wait until they are needed, and what `import kernelmosaic` costs."""
+"""Who may import whom, which packages must wait until they are needed, and what `import
+kernelmosaic` costs."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ from tools.structure import circles, import_circles, parsed, resolved
 SRC = Path(__file__).parents[1] / "src"
 ROOT = SRC / "kernelmosaic"
 
-#: Rooms from the ground up. A room may import those on lower floors, never one above nor a neighbour.
+#: Rooms from the ground up. A room may import those on lower floors, never one above nor a
+#: neighbour.
 FLOORS = (
     {"_checks", "_typing"},
     {"backend", "files", "frames", "row_order", "stacking"},
@@ -30,7 +32,16 @@ FLOORS = (
     {"learning"},
     {"engine"},
     {"estimators"},
-    {"bayesian", "discriminant", "localized", "multiclass", "pairs", "ridge", "survival", "unlabelled"},
+    {
+        "bayesian",
+        "discriminant",
+        "localized",
+        "multiclass",
+        "pairs",
+        "ridge",
+        "survival",
+        "unlabelled",
+    },
     {"gating", "metrics"},
     {"model_selection", "stats", "persistence"},
     {"datasets", "inspection", "single_cell"},
@@ -42,16 +53,26 @@ FLOORS = (
     {"cli"},
     {"__main__"},
 )
-#: Families: one method of the field each, in one folder. The core, on the floors below, imports none of them, and they
-#: import each other only where `LENT` says so, with the reason.
-FAMILIES = {"bayesian", "discriminant", "localized", "multiclass", "pairs", "ridge", "survival", "unlabelled"}
+#: Families: one method of the field each, in one folder. The core, on the floors below, imports
+#: none of them, and they import each other only where `LENT` says so, with the reason.
+FAMILIES = {
+    "bayesian",
+    "discriminant",
+    "localized",
+    "multiclass",
+    "pairs",
+    "ridge",
+    "survival",
+    "unlabelled",
+}
 LENT = {
     ("bayesian", "localized"): "gates with posteriors read of samples what other gates do",
     ("pairs", "ridge"): "least squares on pairs have the criteria of the ridge estimators",
 }
 #: Lists of public names, which name families without loading them.
 DOORS = {"kernelmosaic", "kernelmosaic.estimators", "kernelmosaic.kernels"}
-#: A module of `gpu` belongs to the room whose work it does on a device; the entry imports none of them by itself.
+#: A module of `gpu` belongs to the room whose work it does on a device; the entry imports none of
+#: them by itself.
 ON_A_DEVICE = {
     "_torch_passes": "gram",
     "programs": "solvers",
@@ -62,9 +83,12 @@ ON_A_DEVICE = {
 OUTSIDE = {"reproduction", "studies", "tests", "benchmarks", "tools"}
 FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
 
-#: Packages slow to import or not always there. Each may stand at the head of a module named `_<package>_…` (itself
-#: imported inside functions only) or of a room listed here; anywhere else it is imported where it is used.
-LATE = {package: set() for package in ("numba", "clarabel", "matplotlib", "pandas", "polars", "skops")}
+#: Packages slow to import or not always there. Each may stand at the head of a module named
+#: `_<package>_…` (itself imported inside functions only) or of a room listed here; anywhere else it
+#: is imported where it is used.
+LATE = {
+    package: set() for package in ("numba", "clarabel", "matplotlib", "pandas", "polars", "skops")
+}
 LATE |= {package: set() for package in ("torch", "dask", "distributed", "anndata", "mudata")}
 LATE |= {"typer": {"cli"}, "rich": {"cli"}, "pandas": {"tables"}}
 
@@ -79,7 +103,8 @@ class Import:
 
 
 def imports_of(source: str, package: str) -> Iterator[Import]:
-    """Yield what the source of a module inside `package` imports; `if TYPE_CHECKING:` blocks are never loaded."""
+    """Yield what the source of a module inside `package` imports; `if TYPE_CHECKING:` blocks are
+    never loaded."""
 
     def visit(node: ast.AST, at_load: bool) -> Iterator[Import]:
         if isinstance(node, ast.Import):
@@ -89,8 +114,11 @@ def imports_of(source: str, package: str) -> Iterator[Import]:
             if node.level:
                 parents = package.split(".")[: len(package.split(".")) - node.level + 1]
                 base = ".".join([*parents, *([node.module] if node.module else [])])
-            # `from package import name`: the name may itself be a module, so both are what is imported
-            yield from (Import(f"{base}.{alias.name}", node.lineno, at_load) for alias in node.names)
+            # `from package import name`: the name may itself be a module, so both are what is
+            # imported
+            yield from (
+                Import(f"{base}.{alias.name}", node.lineno, at_load) for alias in node.names
+            )
         elif isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
             for child in node.body:
                 yield from visit(child, False)
@@ -99,7 +127,9 @@ def imports_of(source: str, package: str) -> Iterator[Import]:
         else:
             inside = at_load and not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
             for child in ast.iter_child_nodes(node):
-                if isinstance(child, ast.stmt | ast.excepthandler | ast.match_case):  # no expression holds an import
+                if isinstance(
+                    child, ast.stmt | ast.excepthandler | ast.match_case
+                ):  # no expression holds an import
                     yield from visit(child, inside)
 
     return visit(parsed(source), True)
@@ -133,20 +163,35 @@ def faults(source: str, module: str, is_package: bool = False) -> list[str]:
             kinds = tuple(f"_{name}_" for name in LATE if not own_name.startswith(f"_{name}_"))
             # What a command of the command line needs is imported when it runs.
             is_free = room in (*LATE["pandas"], "cli")
-            late_modules = [part for part in rest if part.startswith(kinds) or (part in LATE["pandas"] and not is_free)]
+            late_modules = [
+                part
+                for part in rest
+                if part.startswith(kinds) or (part in LATE["pandas"] and not is_free)
+            ]
             if late_modules and item.at_load:
                 found.append(f"{where}: {late_modules[0]} must be imported inside a function")
-        if top in LATE and item.at_load and room not in LATE[top] and not own_name.startswith(f"_{top}_"):
-            found.append(f"{where}: {top} must be imported inside a function, or in a module named _{top}_…")
+        if (
+            top in LATE
+            and item.at_load
+            and room not in LATE[top]
+            and not own_name.startswith(f"_{top}_")
+        ):
+            found.append(
+                f"{where}: {top} must be imported inside a function, or in a module named _{top}_…"
+            )
     return found
 
 
 def modules() -> list[tuple[Path, str]]:
-    named = ((path, path.relative_to(SRC).with_suffix("").parts) for path in sorted(ROOT.rglob("*.py")))
+    named = (
+        (path, path.relative_to(SRC).with_suffix("").parts) for path in sorted(ROOT.rglob("*.py"))
+    )
     return [(path, ".".join(parts).removesuffix(".__init__")) for path, parts in named]
 
 
-@pytest.mark.parametrize(("path", "module"), [pytest.param(*pair, id=pair[1]) for pair in modules()])
+@pytest.mark.parametrize(
+    ("path", "module"), [pytest.param(*pair, id=pair[1]) for pair in modules()]
+)
 def test_imports_point_downwards_and_heavy_packages_wait(path, module):
     source = path.read_text(encoding="utf-8")
     if module in DOORS:  # they see every room, and open none by themselves
@@ -155,7 +200,9 @@ def test_imports_point_downwards_and_heavy_packages_wait(path, module):
         assert [target for target in ours if not target.startswith(f"{module}.")] == []
         assert module != "kernelmosaic" or ours == []
         return
-    assert room_of(module) in FLOOR, f"{module}: name its floor in this test and in docs/architecture.md"
+    assert room_of(module) in FLOOR, (
+        f"{module}: name its floor in this test and in docs/architecture.md"
+    )
     assert faults(source, module, path.name == "__init__.py") == []
 
 
@@ -163,24 +210,52 @@ def test_imports_point_downwards_and_heavy_packages_wait(path, module):
     ("source", "module", "is_fault"),
     [
         ("from kernelmosaic.gram import Stack", "kernelmosaic.kernels.base", True),
-        ("from kernelmosaic.gram._torch_stack import Stack", "kernelmosaic.gram._torch_products", False),
-        ("from kernelmosaic.gram._torch_stack import Stack", "kernelmosaic.gram._numba_stack", True),
+        (
+            "from kernelmosaic.gram._torch_stack import Stack",
+            "kernelmosaic.gram._torch_products",
+            False,
+        ),
+        (
+            "from kernelmosaic.gram._torch_stack import Stack",
+            "kernelmosaic.gram._numba_stack",
+            True,
+        ),
         ("from kernelmosaic import gram", "kernelmosaic.kernels.base", True),
         ("from kernelmosaic.gpu import add_gaussians", "kernelmosaic.gram.stack", True),
-        ("def f():\n    from kernelmosaic.gpu import add_gaussians", "kernelmosaic.gram.stack", False),
-        ("def f():\n    from kernelmosaic.gpu import follow_together", "kernelmosaic.gram.stack", True),
-        ("def f():\n    from kernelmosaic.gpu.programs import ProgramBatch", "kernelmosaic.gram.stack", True),
+        (
+            "def f():\n    from kernelmosaic.gpu import add_gaussians",
+            "kernelmosaic.gram.stack",
+            False,
+        ),
+        (
+            "def f():\n    from kernelmosaic.gpu import follow_together",
+            "kernelmosaic.gram.stack",
+            True,
+        ),
+        (
+            "def f():\n    from kernelmosaic.gpu.programs import ProgramBatch",
+            "kernelmosaic.gram.stack",
+            True,
+        ),
         ("from kernelmosaic.machines import SVC", "kernelmosaic.gpu.programs", True),
         ("from kernelmosaic.solvers import Program", "kernelmosaic.gpu.paths", False),
         ("import kernelmosaic.estimators.mkl", "kernelmosaic.machines.base", True),
         ("from ..estimators import MKLClassifier", "kernelmosaic.machines.base", True),
         ("def f():\n    from kernelmosaic.machines import SVC", "kernelmosaic.solvers.smo", True),
-        ("if TYPE_CHECKING:\n    from kernelmosaic.machines import SVC", "kernelmosaic.solvers.smo", True),
+        (
+            "if TYPE_CHECKING:\n    from kernelmosaic.machines import SVC",
+            "kernelmosaic.solvers.smo",
+            True,
+        ),
         ("from kernelmosaic.stats import wilcoxon", "kernelmosaic.model_selection.search", True),
         ("from kernelmosaic.attic import thing", "kernelmosaic.cli", True),
         ("def f():\n    from reproduction import EXPERIMENTS", "kernelmosaic.cli.fit", True),
         ("import numba", "kernelmosaic.solvers.smo", True),
-        ("try:\n    import torch\nexcept ImportError:\n    torch = None", "kernelmosaic.gram.stack", True),
+        (
+            "try:\n    import torch\nexcept ImportError:\n    torch = None",
+            "kernelmosaic.gram.stack",
+            True,
+        ),
         ("class A:\n    import matplotlib.pyplot as plt", "kernelmosaic.plots.plane", True),
         ("from kernelmosaic.solvers._numba_smo import ascend", "kernelmosaic.solvers.smo", True),
         ("from kernelmosaic.solvers import _numba_smo", "kernelmosaic.solvers.smo", True),
@@ -192,7 +267,11 @@ def test_imports_point_downwards_and_heavy_packages_wait(path, module):
         ("from kernelmosaic.kernels.base import Kernel", "kernelmosaic.kernels.numeric", False),
         ("from .base import Kernel", "kernelmosaic.kernels.numeric", False),
         ("def f():\n    import numba", "kernelmosaic.solvers.smo", False),
-        ("def f():\n    from kernelmosaic.solvers._numba_smo import ascend", "kernelmosaic.solvers.smo", False),
+        (
+            "def f():\n    from kernelmosaic.solvers._numba_smo import ascend",
+            "kernelmosaic.solvers.smo",
+            False,
+        ),
         ("from numba import njit", "kernelmosaic.solvers._numba_smo", False),
         ("if TYPE_CHECKING:\n    import torch", "kernelmosaic.gram.stack", False),
         ("from kernelmosaic import __version__", "kernelmosaic.cli", False),
@@ -202,7 +281,8 @@ def test_the_walk_itself_sees_what_it_must(source, module, is_fault):
     assert bool(faults(source, module)) == is_fault
 
 
-#: Circles of modules that import each other, which are to go. No other may come; one that is gone leaves the list.
+#: Circles of modules that import each other, which are to go. No other may come; one that is gone
+#: leaves the list.
 KNOWN_CIRCLES: tuple[set[str], ...] = ()
 
 
@@ -215,7 +295,15 @@ def test_imports_go_round_in_no_new_circle():
 
 
 def test_the_search_for_circles_finds_them():
-    graph = {"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}, "e": {"f"}, "f": {"e", "d"}, "g": set()}
+    graph = {
+        "a": {"b"},
+        "b": {"c"},
+        "c": {"a"},
+        "d": {"a"},
+        "e": {"f"},
+        "f": {"e", "d"},
+        "g": set(),
+    }
     assert circles(graph) == [["a", "b", "c"], ["e", "f"]]
     assert circles({"a": {"b", "c"}, "b": {"d"}, "c": {"d"}, "d": set()}) == []
 
@@ -224,14 +312,19 @@ def fresh(code: str) -> str:
     """Run the code in a new interpreter and return what it prints."""
     path = os.pathsep.join(filter(None, (str(SRC), os.environ.get("PYTHONPATH"))))
     done = subprocess.run(
-        [sys.executable, "-c", code], env=os.environ | {"PYTHONPATH": path}, capture_output=True, text=True, check=True
+        [sys.executable, "-c", code],
+        env=os.environ | {"PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=True,
     )
     return done.stdout
 
 
 @cache
 def modules_after(*steps: str) -> list[set[str]]:
-    """Return the modules that a new interpreter has loaded after each of the steps, which it takes in turn."""
+    """Return the modules that a new interpreter has loaded after each of the steps, which it takes
+    in turn."""
     look = "print()\nprint('loaded', *sys.modules)\n"
     lines = fresh("import sys\n" + "".join(f"{step}\n{look}" for step in steps)).splitlines()
     found = [set(line.split()[1:]) for line in lines if line.startswith("loaded ")]
@@ -244,7 +337,10 @@ def packages(modules: set[str]) -> set[str]:
 
 
 #: What scikit-learn's base classes load by themselves, then its machines.
-THEIRS = ("import sklearn.base, sklearn.utils.multiclass, sklearn.utils.validation", "import sklearn.svm")
+THEIRS = (
+    "import sklearn.base, sklearn.utils.multiclass, sklearn.utils.validation",
+    "import sklearn.svm",
+)
 #: Nothing, the kernels, an estimator, fits to few samples, then the demonstration.
 OURS = (
     "import kernelmosaic",
@@ -271,7 +367,8 @@ with TemporaryDirectory() as folder:
 
 
 def test_import_loads_no_more_than_scikit_learns_svm():
-    # The names resolve on first use, so the plain import alone would say nothing: the class is fetched as well.
+    # The names resolve on first use, so the plain import alone would say nothing: the class is
+    # fetched as well.
     _, theirs = modules_after(*THEIRS)
     bare, _, fetched, *_ = modules_after(*OURS)
     assert len(fetched) <= 1.1 * len(theirs)
@@ -282,7 +379,8 @@ def test_import_brings_no_late_package_along():
     bare, _, fetched, *_ = modules_after(*OURS)
     ours = packages(fetched)
     assert "kernelmosaic" in ours
-    # SciPy's array interface loads pandas and others by itself where they are installed; that is not ours to stop.
+    # SciPy's array interface loads pandas and others by itself where they are installed; that is
+    # not ours to stop.
     theirs = packages(modules_after(*THEIRS)[1])
     assert set(LATE) & (ours - theirs) == set()
     assert "numba" not in ours
@@ -294,13 +392,20 @@ def test_importing_the_kernels_loads_nothing_heavy():
     extra = modules_after(*OURS)[1] - base
     assert "kernelmosaic.kernels" in extra
     assert packages(extra) & {"numba", "pandas"} == set()
-    assert extra & {f"sklearn.{room}" for room in ("neighbors", "svm", "metrics", "linear_model")} == set()
+    assert (
+        extra & {f"sklearn.{room}" for room in ("neighbors", "svm", "metrics", "linear_model")}
+        == set()
+    )
 
 
 #: Parts of this package and of scikit-learn that the fit of an estimator has no use for.
-ELSEWHERE = {f"kernelmosaic.{room}" for room in ("cli", "datasets", "plots", "reports", "stats", "tables")}
+ELSEWHERE = {
+    f"kernelmosaic.{room}" for room in ("cli", "datasets", "plots", "reports", "stats", "tables")
+}
 ELSEWHERE |= {f"kernelmosaic.{room}" for room in ("demo", "model_selection", "persistence")}
-ELSEWHERE |= {f"sklearn.{room}" for room in ("linear_model", "metrics", "model_selection", "neighbors", "svm")}
+ELSEWHERE |= {
+    f"sklearn.{room}" for room in ("linear_model", "metrics", "model_selection", "neighbors", "svm")
+}
 
 
 def test_a_fit_of_few_samples_loads_neither_a_compiler_nor_what_it_does_not_use():
@@ -325,17 +430,36 @@ def test_the_command_line_loads_what_a_command_needs(tmp_path):
         lines = [columns, *(row[: len(columns)] for row in rows)]
         text = "\n".join(",".join(map(str, line)) for line in lines)
         (tmp_path / f"{name}.csv").write_text(text, encoding="utf-8")
-    table, model, new, out = (str(tmp_path / name) for name in ("table.csv", "model.skops", "new.csv", "out.csv"))
+    table, model, new, out = (
+        str(tmp_path / name) for name in ("table.csv", "model.skops", "new.csv", "out.csv")
+    )
     fit = ["fit", table, "--target", "y", "--C", "1", "--folds", "0", "-o", model]
     assert main(fit) == 0
     commands = (["--version"], ["predict", model, new, "-o", out], fit)
-    first, *others = (f"from kernelmosaic.cli import main\nassert main({arguments!r}) == 0" for arguments in commands)
-    version, allowed, predicted, fitted = modules_after(first, "import typer, rich, pandas, skops.io", *others)
-    assert packages(version) & {"numpy", "scipy", "sklearn", "numba", "pandas", "matplotlib", "skops"} == set()
-    unused = {"kernelmosaic.plots", "kernelmosaic.datasets", "kernelmosaic.demo", "numba", "matplotlib", "torch"}
+    first, *others = (
+        f"from kernelmosaic.cli import main\nassert main({arguments!r}) == 0"
+        for arguments in commands
+    )
+    version, allowed, predicted, fitted = modules_after(
+        first, "import typer, rich, pandas, skops.io", *others
+    )
+    assert (
+        packages(version) & {"numpy", "scipy", "sklearn", "numba", "pandas", "matplotlib", "skops"}
+        == set()
+    )
+    unused = {
+        "kernelmosaic.plots",
+        "kernelmosaic.datasets",
+        "kernelmosaic.demo",
+        "numba",
+        "matplotlib",
+        "torch",
+    }
     assert version & (unused | {"kernelmosaic.cli.fit", "kernelmosaic.cli.report"}) == set()
     assert (fitted - allowed) & unused == set()
-    assert (predicted - allowed) & (unused | {"kernelmosaic.cli.fit", "kernelmosaic.cli.report"}) == set()
+    assert (predicted - allowed) & (
+        unused | {"kernelmosaic.cli.fit", "kernelmosaic.cli.report"}
+    ) == set()
 
 
 def test_the_demonstration_compiles_nothing():

@@ -1,4 +1,5 @@
-"""Empty cells of several tables: parts of views are filled, views that a sample lacks stay missing."""
+"""Empty cells of several tables: parts of views are filled, views that a sample lacks stay
+missing."""
 
 from __future__ import annotations
 
@@ -16,8 +17,12 @@ from kernelmosaic.imputing import ViewImputer
 RNG = np.random.RandomState(0)
 PATIENTS = [f"p{i}" for i in range(40)]
 ILL = pd.Series(np.tile([0, 1], 20), index=PATIENTS)
-RNA = pd.DataFrame(RNG.randn(40, 3) + 2 * ILL.to_numpy()[:, None], index=PATIENTS, columns=["g1", "g2", "g3"])
-CLINIC = pd.DataFrame({"age": RNG.randint(30, 80, 36).astype(float), "sex": ["f", "m"] * 18}, index=PATIENTS[:36])
+RNA = pd.DataFrame(
+    RNG.randn(40, 3) + 2 * ILL.to_numpy()[:, None], index=PATIENTS, columns=["g1", "g2", "g3"]
+)
+CLINIC = pd.DataFrame(
+    {"age": RNG.randint(30, 80, 36).astype(float), "sex": ["f", "m"] * 18}, index=PATIENTS[:36]
+)
 RNA.loc[["p1", "p6"], "g2"] = np.nan
 CLINIC.loc["p3", "sex"] = None
 STACKED = stack_views(rna=RNA, clinic=CLINIC)
@@ -40,7 +45,9 @@ def test_tables_are_filled_as_their_stack_is():
     assert list(alone.views) == ["rna", "clinic"]
     assert alone.X[STACKED.views["clinic"]].isna().all(axis=None)
     arrays = stack_views(a=RNA.to_numpy(), b=np.ones((40, 1)))
-    assert_array_equal(ViewImputer().fit_transform(arrays).X[:, :3], imputer.transform(STACKED).X.iloc[:, :3])
+    assert_array_equal(
+        ViewImputer().fit_transform(arrays).X[:, :3], imputer.transform(STACKED).X.iloc[:, :3]
+    )
 
 
 def test_a_pipeline_fits_per_view_and_fills_each_fold_by_its_training_rows():
@@ -51,7 +58,8 @@ def test_a_pipeline_fits_per_view_and_fills_each_fold_by_its_training_rows():
     assert {*pipeline[-1].view_weights_} == {"rna", "clinic"}
     by_hand = MKLRidgeClassifierCV().fit(ViewImputer().fit_transform(STACKED), y)
     assert_allclose(
-        pipeline.decision_function(STACKED), by_hand.decision_function(ViewImputer().fit_transform(STACKED))
+        pipeline.decision_function(STACKED),
+        by_hand.decision_function(ViewImputer().fit_transform(STACKED)),
     )
     folds = [(np.arange(20), np.arange(20, 40)), (np.arange(20, 40), np.arange(20))]
     scores = cross_val_score(pipeline, STACKED, y, cv=folds, error_score="raise")
@@ -62,7 +70,8 @@ def test_a_pipeline_fits_per_view_and_fills_each_fold_by_its_training_rows():
 
 
 @pytest.mark.parametrize(
-    "days", [pd.to_datetime(["2020-01-01", None, "2020-01-01"]), pd.to_timedelta(["1D", None, "1D"])]
+    "days",
+    [pd.to_datetime(["2020-01-01", None, "2020-01-01"]), pd.to_timedelta(["1D", None, "1D"])],
 )
 def test_missing_dates_and_durations_are_filled(days):
     filled = ViewImputer().fit_transform(pd.DataFrame({"day": days}))

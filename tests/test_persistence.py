@@ -106,7 +106,10 @@ FRAME = pd.DataFrame(X, columns=["fac__0", "fac__1", "fou__0"])
 WORDS = ["".join(RNG.choice(list("ACGT"), 8)) for _ in range(36)]
 ROWS = np.arange(36)
 FAST = {"n_init": 1, "max_iter": 4}
-NAMED = [("line", Linear(), ["fac__0"]), ("bell", Gaussian(), make_column_selector(pattern="^fac__"))]
+NAMED = [
+    ("line", Linear(), ["fac__0"]),
+    ("bell", Gaussian(), make_column_selector(pattern="^fac__")),
+]
 GRAPH = np.abs(np.subtract.outer(ROWS, ROWS)) == 1
 
 COUNTS = sparse.random_array((36, 620), density=0.1, format="csr", random_state=0)
@@ -126,18 +129,28 @@ MODELS = {
     "ridge": (MKLRidgeCV([Linear(), Gaussian()], criterion="evidence"), X, X[:, :2]),
     "ridge classifier": (MKLRidgeClassifierCV([Linear(), Ranked(Laplacian())]), X, Y),
     "tuned localized": (PathSearchCV(LocalizedMKLClassifier(**FAST), Cs=[10], cv=2), X, TWO),
-    "tuned discriminant": (PathSearchCV(DiscriminantMKLClassifier(), Cs=[0.1, 1], norms=(1, "uniform"), cv=2), X, Y),
+    "tuned discriminant": (
+        PathSearchCV(DiscriminantMKLClassifier(), Cs=[0.1, 1], norms=(1, "uniform"), cv=2),
+        X,
+        Y,
+    ),
     "regressor": (MKLRegressor(penalties=np.array([1.0, 2.0, 3.0, 2.0, 1.0])), X, X[:, 1]),
     "one-class": (MKLOneClass(nu=0.3), X, None),
     "localized": (LocalizedMKLClassifier(**FAST, random_state=np.random.RandomState(1)), X, Y),
     "localized regressor": (LocalizedMKLRegressor(gating=Sigmoid(scale=0.5), **FAST), X, X[:, 1]),
     "localized one-class": (LocalizedMKLOneClass(gating=GaussianGating(), nu=0.4, **FAST), X, None),
     "projected": (
-        LocalizedMKLClassifier([Projected(Gaussian(), 1), Projected(Linear(), 2, random_state=0)], **FAST),
+        LocalizedMKLClassifier(
+            [Projected(Gaussian(), 1), Projected(Linear(), 2, random_state=0)], **FAST
+        ),
         X,
         Y,
     ),
-    "gated in a kernel": (LocalizedMKLClassifier([Spectrum(2)] * 2, gating_kernel=Spectrum(1), **FAST), WORDS, TWO),
+    "gated in a kernel": (
+        LocalizedMKLClassifier([Spectrum(2)] * 2, gating_kernel=Spectrum(1), **FAST),
+        WORDS,
+        TWO,
+    ),
     "bayesian": (BayesianMKLClassifier(), X, Y),
     "bayesian, localized": (LocalizedBayesianMKLClassifier(tol=1e-2), X, Y),
     "bilinear": (BilinearMKLClassifier(), X, Y),
@@ -145,18 +158,50 @@ MODELS = {
     "posterior": (PosteriorMKLClassifier(), X, Y),
     "components": (MKLKernelPCA([Linear(), Gaussian()], 3), X, None),
     "clusters": (MKLClustering(3, random_state=0), X, None),
-    "clusters of a graph": (MKLClustering(3, NAMED, embedding="graph", random_state=0), FRAME, None),
-    "search": (ResponseSurfaceSearchCV(MKLClassifier(), on=["C"], cv=2, max_iter=2, scoring="accuracy"), X, TWO),
-    "grid": (GridSearchCV(MKLClassifier(), {"C": [0.1, 1.0]}, cv=FiveByTwoFold(random_state=0)), X, TWO),
-    "pipeline": (make_pipeline(StandardScaler(), FunctionTransformer(np.tanh), MKLClassifier()), X, Y),
+    "clusters of a graph": (
+        MKLClustering(3, NAMED, embedding="graph", random_state=0),
+        FRAME,
+        None,
+    ),
+    "search": (
+        ResponseSurfaceSearchCV(MKLClassifier(), on=["C"], cv=2, max_iter=2, scoring="accuracy"),
+        X,
+        TWO,
+    ),
+    "grid": (
+        GridSearchCV(MKLClassifier(), {"C": [0.1, 1.0]}, cv=FiveByTwoFold(random_state=0)),
+        X,
+        TWO,
+    ),
+    "pipeline": (
+        make_pipeline(StandardScaler(), FunctionTransformer(np.tanh), MKLClassifier()),
+        X,
+        Y,
+    ),
     "strings": (MKLClassifier([Spectrum(2), WeightedDegree(2)]), WORDS, TWO),
     "matrix": (MKLClassifier([Precomputed(X @ X.T)], weights="uniform"), ROWS, TWO),
     "graph": (MKLClassifier([Diffusion(GRAPH.astype(float))], weights="uniform"), ROWS, TWO),
-    "algebra": (MKLClassifier([2.0 * Linear() * Gaussian() + Polynomial(3), Correlation()]), X, TWO),
-    "families": (MKLClassifier([*family(Gaussian(), width=[0.5, 2.0], factor=[1, 3]), per_column(Linear())]), X, TWO),
+    "algebra": (
+        MKLClassifier([2.0 * Linear() * Gaussian() + Polynomial(3), Correlation()]),
+        X,
+        TWO,
+    ),
+    "families": (
+        MKLClassifier([*family(Gaussian(), width=[0.5, 2.0], factor=[1, 3]), per_column(Linear())]),
+        X,
+        TWO,
+    ),
     "frame": (MKLClassifier(NAMED), FRAME, TWO),
-    "nystroem": (MKLClassifier([Gaussian(1.0), Gaussian(3.0)], approximation="nystroem", rank=10), X, Y),
-    "fourier": (MKLRegressor([Gaussian(1.0), Linear()], approximation="fourier", rank=20), X, X[:, 1]),
+    "nystroem": (
+        MKLClassifier([Gaussian(1.0), Gaussian(3.0)], approximation="nystroem", rank=10),
+        X,
+        Y,
+    ),
+    "fourier": (
+        MKLRegressor([Gaussian(1.0), Linear()], approximation="fourier", rank=20),
+        X,
+        X[:, 1],
+    ),
     "step": (LocalizedMKLClassifier(step=ArmijoStep(), **FAST), X, TWO),
     "slice": (MKLClassifier([("few", Linear(), slice(0, 2))]), X, TWO),
     "sparse": (MKLClassifier([Linear(), Gaussian()]), COUNTS, TWO),
@@ -189,7 +234,15 @@ def told(fitted):
 
 def everything(model, data):
     """Whatever a model says of samples."""
-    asked = ("predict", "decision_function", "contributions", "gate", "kernel_matrix", "transform", "score_samples")
+    asked = (
+        "predict",
+        "decision_function",
+        "contributions",
+        "gate",
+        "kernel_matrix",
+        "transform",
+        "score_samples",
+    )
     return {name: getattr(model, name)(data) for name in asked if hasattr(model, name)}
 
 
@@ -248,7 +301,10 @@ def test_fitted_attributes_and_feature_names_come_back(fitted, tmp_path):
 
 def test_a_matrix_is_stored_once(tmp_path):
     K = np.random.RandomState(0).normal(size=(120, 120))
-    save(MKLClassifier([Precomputed(K @ K.T)]).fit(np.arange(100), np.arange(100) % 2), tmp_path / "m")
+    save(
+        MKLClassifier([Precomputed(K @ K.T)]).fit(np.arange(100), np.arange(100) % 2),
+        tmp_path / "m",
+    )
     assert (tmp_path / "m").stat().st_size < 1.5 * K.nbytes
 
 
@@ -265,7 +321,7 @@ def test_the_file_says_what_it_is(fitted, tmp_path):
     assert told.created.endswith("+00:00")
 
 
-# What cannot be saved ----------------------------------------------------------------------------------------------
+# What cannot be saved -----------------------------------------------------------------------------
 
 
 class OwnKernel(Linear):
@@ -274,7 +330,10 @@ class OwnKernel(Linear):
 
 def test_what_cannot_be_read_back_is_not_written(tmp_path):
     with pytest.raises(ValueError, match=r"lambda.*make_column_selector"):
-        save(MKLClassifier([("a", Linear(), lambda frame: ["fac__0"])]).fit(FRAME, TWO), tmp_path / "m")
+        save(
+            MKLClassifier([("a", Linear(), lambda frame: ["fac__0"])]).fit(FRAME, TWO),
+            tmp_path / "m",
+        )
     with pytest.raises(ValueError, match=r"OwnKernel.*trusted"):
         save(MKLClassifier([OwnKernel()]), tmp_path / "m")
     with pytest.raises(ValueError, match="cannot be saved"):
@@ -287,7 +346,8 @@ def test_what_cannot_be_read_back_is_not_written(tmp_path):
 
 
 def preprocessing():
-    """Return scikit-learn's transformers of numbers, with those of their parameters that hold functions or dtypes."""
+    """Return scikit-learn's transformers of numbers, with those of their parameters that hold
+    functions or dtypes."""
     return [
         SimpleImputer(),
         SimpleImputer(strategy="most_frequent", add_indicator=True),
@@ -320,15 +380,34 @@ def test_pipelines_with_scikit_learns_preprocessing_are_saved(step, tmp_path):
     model = make_pipeline(clone(step), MKLClassifier([Linear()], C=0.1)).fit(positive, TWO)
     save(model, tmp_path / "m")
     again = load(tmp_path / "m")
-    np.testing.assert_array_equal(again.decision_function(positive), model.decision_function(positive))
+    np.testing.assert_array_equal(
+        again.decision_function(positive), model.decision_function(positive)
+    )
 
 
 def test_functions_that_read_files_or_call_functions_are_not_on_the_list():
-    for name in ("load", "save", "fromfile", "genfromtxt", "apply_along_axis", "apply_over_axes", "piecewise"):
+    for name in (
+        "load",
+        "save",
+        "fromfile",
+        "genfromtxt",
+        "apply_along_axis",
+        "apply_over_axes",
+        "piecewise",
+    ):
         assert not persistence.is_trusted(f"numpy.{name}")
-    for name in ("ctypeslib.load_library", "lib.npyio.DataSource", "f2py.compile", "testing.rundocs"):
+    for name in (
+        "ctypeslib.load_library",
+        "lib.npyio.DataSource",
+        "f2py.compile",
+        "testing.rundocs",
+    ):
         assert not persistence.is_trusted(f"numpy.{name}")
-    for name in ("tree._export.export_graphviz", "datasets._base.load_files", "datasets._openml.fetch_openml"):
+    for name in (
+        "tree._export.export_graphviz",
+        "datasets._base.load_files",
+        "datasets._openml.fetch_openml",
+    ):
         assert not persistence.is_trusted(f"sklearn.{name}")
     # Where a module has imported it is not where a function is.
     assert not persistence.is_trusted("sklearn.feature_selection._univariate_selection.check_array")
@@ -359,7 +438,7 @@ def test_a_failing_write_leaves_the_old_file(fitted, tmp_path, monkeypatch):
     assert [path.name for path in tmp_path.iterdir()] == ["m"]
 
 
-# What is not read --------------------------------------------------------------------------------------------------
+# What is not read ---------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -370,7 +449,8 @@ def model_file(fitted, tmp_path):
 
 
 def rewritten(path, change, forge_digest=True):
-    """Rewrite the members of a model file by `change`, with a digest that fits or the former one."""
+    """Rewrite the members of a model file by `change`, with a digest that fits or the former
+    one."""
     with zipfile.ZipFile(path) as archive:
         members = {name: archive.read(name) for name in archive.namelist()}
     header = json.loads(members.pop("kernelmosaic.json"))
@@ -410,9 +490,20 @@ def malicious(marker):
     """A schema that would write a file, if anyone ran it."""
     text = {"__class__": "str", "__module__": "builtins", "__loader__": "JsonNode", "is_json": True}
     argument = text | {"content": json.dumps(f"open({str(marker)!r}, 'w').close()")}
-    arguments = {"__class__": "tuple", "__module__": "builtins", "__loader__": "TupleNode", "content": [argument]}
-    call = {"__class__": "exec", "__module__": "builtins", "__loader__": "ConstructorFromReduceNode"}
-    return json.dumps(call | {"content": arguments, "protocol": 0, "_skops_version": "0.16"}).encode()
+    arguments = {
+        "__class__": "tuple",
+        "__module__": "builtins",
+        "__loader__": "TupleNode",
+        "content": [argument],
+    }
+    call = {
+        "__class__": "exec",
+        "__module__": "builtins",
+        "__loader__": "ConstructorFromReduceNode",
+    }
+    return json.dumps(
+        call | {"content": arguments, "protocol": 0, "_skops_version": "0.16"}
+    ).encode()
 
 
 def test_a_file_that_would_run_code_is_refused_and_runs_none(model_file, tmp_path):
@@ -424,16 +515,49 @@ def test_a_file_that_would_run_code_is_refused_and_runs_none(model_file, tmp_pat
 
 
 def test_functions_beside_classes_are_not_on_the_list(model_file):
-    for name in ("os.system", "builtins.eval", "subprocess.Popen", "functools.partial", "pickle.loads", "joblib.load"):
+    for name in (
+        "os.system",
+        "builtins.eval",
+        "subprocess.Popen",
+        "functools.partial",
+        "pickle.loads",
+        "joblib.load",
+    ):
         assert not persistence.is_trusted(name)
-    for module in ("cli.fit", "persistence", "gram.stack", "gram.row_blocks", "learning.newton", "datasets"):
+    for module in (
+        "cli.fit",
+        "persistence",
+        "gram.stack",
+        "gram.row_blocks",
+        "learning.newton",
+        "datasets",
+    ):
         found = import_module(f"kernelmosaic.{module}")
-        names = [f"{kind.__module__}.{kind.__name__}" for kind in vars(found).values() if isinstance(kind, type)]
+        names = [
+            f"{kind.__module__}.{kind.__name__}"
+            for kind in vars(found).values()
+            if isinstance(kind, type)
+        ]
         assert f"kernelmosaic.{module}" in {name.rpartition(".")[0] for name in names}
-        assert not any(persistence.is_trusted(name) for name in names if name.startswith(f"kernelmosaic.{module}."))
-    for name in ("kernels.numeric.np", "kernels.base.refuse_text", "kernels.Gaussian", "estimators._base.no", "no.no"):
+        assert not any(
+            persistence.is_trusted(name)
+            for name in names
+            if name.startswith(f"kernelmosaic.{module}.")
+        )
+    for name in (
+        "kernels.numeric.np",
+        "kernels.base.refuse_text",
+        "kernels.Gaussian",
+        "estimators._base.no",
+        "no.no",
+    ):
         assert not persistence.is_trusted(f"kernelmosaic.{name}")
-    for name in ("datasets.load_iris", "utils._testing.MinimalClassifier", "base.BaseEstimator.x", "no.No"):
+    for name in (
+        "datasets.load_iris",
+        "utils._testing.MinimalClassifier",
+        "base.BaseEstimator.x",
+        "no.No",
+    ):
         assert not persistence.is_trusted(f"sklearn.{name}")
     rewritten(model_file, edit_schema(b'"__class__": "Gaussian"', b'"__class__": "popen"'))
     with pytest.raises(ValueError, match=r"refused: it holds .*numeric\.popen"):
@@ -458,8 +582,9 @@ def test_another_version_is_refused_with_what_to_do(model_file, capsys, version)
     rewritten(model_file, change)
     ours = kernelmosaic.__version__
     said = (
-        f"{model_file} was written by kernelmosaic {version}, and {ours} reads only files of {ours[:3]}: fit and save "
-        f"the model again, or read it with that version (pip install kernelmosaic=={version})."
+        f"{model_file} was written by kernelmosaic {version}, and {ours} reads only files of"
+        f" {ours[:3]}: fit and save the model again, or read it with that version (pip install"
+        f" kernelmosaic=={version})."
     )
     for read in (load, persistence.info):
         with pytest.raises(ValueError, match=re.escape(said)):
@@ -487,7 +612,10 @@ def test_another_scikit_learn_is_warned_of(model_file):
 
 
 def test_a_small_file_that_unpacks_to_gigabytes_is_not_unpacked(model_file):
-    with zipfile.ZipFile(model_file, "a", zipfile.ZIP_DEFLATED) as archive, archive.open("zeros", "w") as member:
+    with (
+        zipfile.ZipFile(model_file, "a", zipfile.ZIP_DEFLATED) as archive,
+        archive.open("zeros", "w") as member,
+    ):
         for _ in range(8):
             member.write(bytes(2**20))
     assert model_file.stat().st_size < 2**20
@@ -512,7 +640,9 @@ class Innocent(BaseEstimator):
     pass
 
 
-@pytest.mark.parametrize("kind", ["text", "empty", "pickle", "zip", "skops", "header only", "no estimator"])
+@pytest.mark.parametrize(
+    "kind", ["text", "empty", "pickle", "zip", "skops", "header only", "no estimator"]
+)
 def test_foreign_files_are_refused_in_one_sentence(kind, model_file, tmp_path):
     path = tmp_path / "foreign"
     if kind == "text":
@@ -544,7 +674,9 @@ def skops_schema(content):
 
 @pytest.mark.parametrize("read", [load, persistence.info], ids=["load", "info"])
 def test_a_path_without_a_file_says_what_to_give(read, tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"nowhere\.skops: there is no such file; give .*save") as caught:
+    with pytest.raises(
+        FileNotFoundError, match=r"nowhere\.skops: there is no such file; give .*save"
+    ) as caught:
         read(tmp_path / "nowhere.skops")
     assert "Errno" not in str(caught.value)
     with pytest.raises(IsADirectoryError, match=f"{tmp_path.name} is a folder; give .*save"):
@@ -552,7 +684,9 @@ def test_a_path_without_a_file_says_what_to_give(read, tmp_path):
 
 
 def test_a_path_that_cannot_be_written_says_so(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"m\.skops is in a folder that does not exist; give"):
+    with pytest.raises(
+        FileNotFoundError, match=r"m\.skops is in a folder that does not exist; give"
+    ):
         save(MKLClassifier(), tmp_path / "none" / "m.skops")
     with pytest.raises(IsADirectoryError, match=f"{tmp_path.name} is a folder; give"):
         save(MKLClassifier(), tmp_path)
@@ -611,7 +745,9 @@ print("unchanged")
     source = Path(__file__).parents[1] / "src"
     path = os.pathsep.join([str(source), os.environ.get("PYTHONPATH", "")])
     command = [sys.executable, "-c", code]
-    made = subprocess.run(command, env=os.environ | {"PYTHONPATH": path}, capture_output=True, text=True, check=False)
+    made = subprocess.run(
+        command, env=os.environ | {"PYTHONPATH": path}, capture_output=True, text=True, check=False
+    )
     assert (made.stdout, made.returncode) == ("unchanged\n", 0), made.stderr
 
 

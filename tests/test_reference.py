@@ -1,4 +1,5 @@
-"""The reference lists every parameter of an estimator once, explained in place, everyday ones first."""
+"""The reference lists every parameter of an estimator once, explained in place, everyday ones
+first."""
 
 from __future__ import annotations
 
@@ -31,7 +32,9 @@ def test_every_parameter_is_listed_once_and_explained(cls):
     names = [name for one in listed for name in one.name.split(", ")]
     assert sorted(names) == sorted(inspect.signature(cls).parameters)
     assert [one.name for one in listed if not one.type or not " ".join(one.desc).strip()] == []
-    assert [one.name for one in listed if " ".join(one.desc).strip().startswith("As in :class:`MKL")] == []
+    assert [
+        one.name for one in listed if " ".join(one.desc).strip().startswith("As in :class:`MKL")
+    ] == []
     assert {key: page[key] for key in page if "Parameters" not in key} == {
         key: before[key] for key in before if "Parameters" not in key
     }
@@ -40,7 +43,11 @@ def test_every_parameter_is_listed_once_and_explained(cls):
 @pytest.mark.parametrize("cls", ESTIMATORS)
 def test_everyday_parameters_come_first(cls):
     page = read(cls)
-    first, second = ({name for one in page[key] for name in one.name.split(", ")} for key in page if "Param" in key)
+    first, second = (
+        {name for one in page[key] for name in one.name.split(", ")}
+        for key in page
+        if "Param" in key
+    )
     if len(first | second) > GROUPED + 4:
         assert second
     if second:

@@ -1,4 +1,5 @@
-"""What `make release` looks at before it builds, and in what it built; and the files that publish and maintain."""
+"""What `make release` looks at before it builds, and in what it built; and the files that publish
+and maintain."""
 
 from __future__ import annotations
 
@@ -53,18 +54,26 @@ def test_a_wheel_holds_the_library_and_a_source_distribution_all_that_builds_it(
     assert misplaced(wheel, source[:-1]) == [f"{IN_SOURCE[-1]} is missing"]
     cached = "src/kernelmosaic/__pycache__/a.nbi"
     assert misplaced(wheel, [*source, f"kernelmosaic-1.2.0/{cached}"]) == [f"{cached} is no source"]
-    assert all((TOP / name).exists() for name in (*IN_SOURCE, *(f"src/{name}" for name in IN_WHEEL)))
+    assert all(
+        (TOP / name).exists() for name in (*IN_SOURCE, *(f"src/{name}" for name in IN_WHEEL))
+    )
 
 
 def test_optional_packages_are_those_of_the_extras():
     project = tomllib.loads((TOP / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    named = {re.split(r"[\[><=]", one)[0] for extra in project["optional-dependencies"].values() for one in extra}
+    named = {
+        re.split(r"[\[><=]", one)[0]
+        for extra in project["optional-dependencies"].values()
+        for one in extra
+    }
     assert set(OPTIONAL) <= named
     assert not {re.split(r"[><=]", one)[0] for one in project["dependencies"]} & set(OPTIONAL)
 
 
 def test_the_matrix_has_the_systems_and_pythons_that_are_supported():
-    classifiers = tomllib.loads((TOP / "pyproject.toml").read_text(encoding="utf-8"))["project"]["classifiers"]
+    classifiers = tomllib.loads((TOP / "pyproject.toml").read_text(encoding="utf-8"))["project"][
+        "classifiers"
+    ]
     pythons = re.findall(r"Python :: (3\.\d+)", " ".join(classifiers))
     workflow = (TOP / ".github/workflows/test.yml").read_text(encoding="utf-8")
     assert f"python: {json.dumps(pythons)}" in workflow
@@ -89,12 +98,16 @@ def test_the_archive_is_described_as_the_package():
     described = json.loads((TOP / ".zenodo.json").read_text(encoding="utf-8"))
     project = tomllib.loads((TOP / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert described["license"] == project["license"]
-    assert [one["name"] for one in described["creators"]] == [one["name"] for one in project["authors"]]
+    assert [one["name"] for one in described["creators"]] == [
+        one["name"] for one in project["authors"]
+    ]
     assert set(project["keywords"]) - set(described["keywords"]) <= {"multi-view learning"}
 
 
 def test_the_version_switcher_has_this_version_once_and_one_preferred():
     versions = json.loads((TOP / "docs/_static/switcher.json").read_text(encoding="utf-8"))
     assert [one["version"] for one in versions].count(kernelmosaic.__version__) == 1
-    assert [one["version"] for one in versions if one.get("preferred")] == [kernelmosaic.__version__]
+    assert [one["version"] for one in versions if one.get("preferred")] == [
+        kernelmosaic.__version__
+    ]
     assert len({one["url"] for one in versions}) == len(versions)

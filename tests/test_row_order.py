@@ -9,7 +9,13 @@ from numpy.testing import assert_array_equal
 from scipy import sparse
 from scipy.stats import spearmanr
 
-from kernelmosaic.row_order import choose_groups, content_order, deal_into_folds, on_grid, spread_rows
+from kernelmosaic.row_order import (
+    choose_groups,
+    content_order,
+    deal_into_folds,
+    on_grid,
+    spread_rows,
+)
 
 RNG = np.random.default_rng(5)
 NUMBERS = RNG.normal(size=(200, 4)) * (RNG.random((200, 4)) < 0.7)
@@ -19,7 +25,9 @@ SETS = np.array([[{f"a{i}", f"b{i % 3}", i}] for i in range(200)], dtype=object)
 SHUFFLED = RNG.permutation(200)
 
 
-@pytest.mark.parametrize("X", [NUMBERS, sparse.csr_array(NUMBERS), GAPS, np.arange(200)[:, np.newaxis], TEXTS, SETS])
+@pytest.mark.parametrize(
+    "X", [NUMBERS, sparse.csr_array(NUMBERS), GAPS, np.arange(200)[:, np.newaxis], TEXTS, SETS]
+)
 def test_the_order_is_that_of_contents(X):
     order = content_order(X)
     assert_array_equal(np.sort(order), np.arange(200))
@@ -43,7 +51,9 @@ def test_equal_samples_are_sorted_by_what_else_is_known():
     X, y = np.repeat(NUMBERS[:20], 3, axis=0), RNG.normal(size=60)
     Y, shuffled = np.column_stack([np.zeros(60), y]), RNG.permutation(60)
     for ties in (y, Y):
-        assert_array_equal(shuffled[content_order(X[shuffled], ties[shuffled])], content_order(X, ties))
+        assert_array_equal(
+            shuffled[content_order(X[shuffled], ties[shuffled])], content_order(X, ties)
+        )
 
 
 def test_equal_numbers_have_one_order():
@@ -58,15 +68,22 @@ def test_equal_numbers_have_one_order():
 
 
 def test_cells_of_any_library_have_one_order():
-    plain = np.array([[i % 3, i % 2 == 0, f"text {i % 11}", i / 7.0] for i in range(60)], dtype=object)
+    plain = np.array(
+        [[i % 3, i % 2 == 0, f"text {i % 11}", i / 7.0] for i in range(60)], dtype=object
+    )
     plain[4, 3] = plain[9, 2] = None
     others = {
         "floats": [[float(a), float(b), c, d] for a, b, c, d in plain],
         "NumPy": [
-            [np.int64(a), np.bool_(b), c and np.str_(c), d if d is None else np.float64(d)] for a, b, c, d in plain
+            [np.int64(a), np.bool_(b), c and np.str_(c), d if d is None else np.float64(d)]
+            for a, b, c, d in plain
         ],
-        "NaN": [[a, b, np.nan if c is None else c, np.nan if d is None else d] for a, b, c, d in plain],
-        "pandas": [[a, b, pd.NA if c is None else c, pd.NA if d is None else d] for a, b, c, d in plain],
+        "NaN": [
+            [a, b, np.nan if c is None else c, np.nan if d is None else d] for a, b, c, d in plain
+        ],
+        "pandas": [
+            [a, b, pd.NA if c is None else c, pd.NA if d is None else d] for a, b, c, d in plain
+        ],
     }
     order = content_order(plain)
     for name, rows in others.items():
@@ -99,7 +116,9 @@ def test_rows_are_spread_over_values_and_hold_two_of_every_category():
     shares = np.histogram(values[rows], np.quantile(values, np.linspace(0, 1, 11)))[0]
     assert abs(shares - 10).max() <= 3
     shuffled = RNG.permutation(n)
-    same = spread_rows(content_order(values[shuffled, np.newaxis]), 100, values[shuffled], group[shuffled])
+    same = spread_rows(
+        content_order(values[shuffled, np.newaxis]), 100, values[shuffled], group[shuffled]
+    )
     assert_array_equal(np.sort(shuffled[same]), rows)
 
 

@@ -1,4 +1,5 @@
-"""AnnData in and back: beside the same columns as arrays, and h5ad files where anndata is installed."""
+"""AnnData in and back: beside the same columns as arrays, and h5ad files where anndata is
+installed."""
 
 from __future__ import annotations
 
@@ -13,7 +14,13 @@ import pytest
 from scipy import sparse
 from sklearn.model_selection import GroupKFold, cross_val_score
 
-from kernelmosaic import MKLClassifier, MKLClassifierCV, MKLRegressor, MKLRidgeClassifierCV, stack_views
+from kernelmosaic import (
+    MKLClassifier,
+    MKLClassifierCV,
+    MKLRegressor,
+    MKLRidgeClassifierCV,
+    stack_views,
+)
 from kernelmosaic.estimators import LocalizedMKLClassifier
 from kernelmosaic.inspection import feature_importance, kernel_importance, stability
 from kernelmosaic.kernels import Gaussian, Linear
@@ -28,7 +35,12 @@ COUNTS = rng.poisson(0.8, size=(N, 12)).astype(np.float32)
 TYPES = np.array(["B", "CD4+/CD25 T", "NK"])[np.arange(N) % 3]
 COUNTS[:, :3] += 3 * (np.arange(N) % 3 == 1)[:, None]
 COUNTS[:, 4:6] += 2 * (np.arange(N) % 3 == 2)[:, None]
-SETS = {"one": ["G0", "G1", "G2", "absent"], "two": ["G5", "G4", "G6"], "far": ["G8", "G10", "G11"], "few": ["G3"]}
+SETS = {
+    "one": ["G0", "G1", "G2", "absent"],
+    "two": ["G5", "G4", "G6"],
+    "far": ["G8", "G10", "G11"],
+    "few": ["G3"],
+}
 COLUMNS = {"one": [0, 1, 2], "two": [5, 4, 6], "far": [8, 10, 11]}
 USED = [0, 1, 2, 4, 5, 6, 8, 10, 11]
 
@@ -50,7 +62,9 @@ def annotated(X=None, cells=CELLS, genes=GENES, **more):
     X = sparse.csr_matrix(COUNTS) if X is None else X
     obs = pd.DataFrame({"type": TYPES[: len(cells)]}, index=cells)
     given = {"layers": {}, "raw": None, "obsm": {}, "uns": {}} | more
-    return SimpleNamespace(X=X, obs=obs, obs_names=obs.index, var_names=pd.Index(genes), shape=X.shape, **given)
+    return SimpleNamespace(
+        X=X, obs=obs, obs_names=obs.index, var_names=pd.Index(genes), shape=X.shape, **given
+    )
 
 
 def modalities(**mod):
@@ -60,7 +74,9 @@ def modalities(**mod):
     return SimpleNamespace(mod=mod, obs=pd.DataFrame(index=cells), obs_names=cells, obsm={}, uns={})
 
 
-@pytest.mark.parametrize("form", [sparse.csr_matrix, sparse.csc_matrix, sparse.csr_array, np.asarray])
+@pytest.mark.parametrize(
+    "form", [sparse.csr_matrix, sparse.csc_matrix, sparse.csr_array, np.asarray]
+)
 def test_columns_and_kernels(form):
     X, kernels = views_from_anndata(annotated(form(COUNTS)), SETS, kernel=Linear(), min_size=3)
     assert [(name, columns) for name, _, columns in kernels] == [
@@ -80,9 +96,13 @@ def test_a_fit_is_that_of_an_array_with_column_numbers():
     adata = annotated()
     X, kernels = views_from_anndata(adata, SETS, min_size=3)
     model = MKLClassifier(kernels).fit(X, adata.obs["type"])
-    same = MKLClassifier([(name, Gaussian(), own) for name, own in COLUMNS.items()]).fit(COUNTS, TYPES)
+    same = MKLClassifier([(name, Gaussian(), own) for name, own in COLUMNS.items()]).fit(
+        COUNTS, TYPES
+    )
     np.testing.assert_allclose(model.weights_, same.weights_, atol=2e-3)
-    np.testing.assert_allclose(model.decision_function(X), same.decision_function(COUNTS), atol=5e-3)
+    np.testing.assert_allclose(
+        model.decision_function(X), same.decision_function(COUNTS), atol=5e-3
+    )
     assert model.kernel_names_ == list(COLUMNS)
     assert model.feature_names_in_.tolist() == X.columns.tolist()
     genes = feature_importance(model, X, random_state=0)
@@ -90,7 +110,8 @@ def test_a_fit_is_that_of_an_array_with_column_numbers():
 
 
 def test_scaling_is_implicit():
-    # Gaussian kernels do not read the centre, and centred linear ones do not either: sparse columns stay sparse.
+    # Gaussian kernels do not read the centre, and centred linear ones do not either: sparse columns
+    # stay sparse.
     kernels = [("g", Gaussian(), GENES[:6]), ("l", Linear(), GENES[6:])]
     frame = pd.DataFrame(COUNTS, columns=GENES)
     options = {"Cs": [1.0], "norms": 1, "cv": 2, "normalize": "centered", "tol": 1e-6}
@@ -98,7 +119,9 @@ def test_scaling_is_implicit():
     thin = MKLClassifierCV(kernels, **options).fit(SparseTable(COUNTS, columns=GENES), TYPES)
     np.testing.assert_allclose(thin.weights_, dense.weights_, atol=1e-4)
     table = SparseTable(COUNTS, columns=GENES)
-    np.testing.assert_allclose(thin.decision_function(table), dense.decision_function(frame), atol=1e-4)
+    np.testing.assert_allclose(
+        thin.decision_function(table), dense.decision_function(frame), atol=1e-4
+    )
 
 
 def test_rows_of_a_table_keep_their_names():
@@ -123,14 +146,22 @@ def test_cross_validation_takes_rows_by_donor():
     adata = annotated()
     X, kernels = views_from_anndata(adata, SETS, min_size=3)
     donors = np.arange(N) // 12
-    model = MKLClassifierCV(kernels, Cs=[0.1, 1.0], norms=1, cv=GroupKFold(4)).fit(X, adata.obs["type"], groups=donors)
+    model = MKLClassifierCV(kernels, Cs=[0.1, 1.0], norms=1, cv=GroupKFold(4)).fit(
+        X, adata.obs["type"], groups=donors
+    )
     assert model.scores_.shape == (4, 2)
     dense = pd.DataFrame(X.toarray(), index=X.index, columns=X.columns)
-    same = MKLClassifierCV(kernels, Cs=[0.1, 1.0], norms=1, cv=GroupKFold(4)).fit(dense, TYPES, groups=donors)
+    same = MKLClassifierCV(kernels, Cs=[0.1, 1.0], norms=1, cv=GroupKFold(4)).fit(
+        dense, TYPES, groups=donors
+    )
     np.testing.assert_allclose(model.scores_, same.scores_)
-    outer = cross_val_score(MKLClassifier(kernels), X, adata.obs["type"], groups=donors, cv=GroupKFold(4))
+    outer = cross_val_score(
+        MKLClassifier(kernels), X, adata.obs["type"], groups=donors, cv=GroupKFold(4)
+    )
     assert outer.shape == (4,)
-    assert PathSearchCV(MKLClassifier(kernels), Cs=[1.0], cv=2).fit(X, TYPES).predict(X).shape == (N,)
+    assert PathSearchCV(MKLClassifier(kernels), Cs=[1.0], cv=2).fit(X, TYPES).predict(X).shape == (
+        N,
+    )
 
 
 def test_layers_raw_and_gmt(tmp_path):
@@ -141,20 +172,26 @@ def test_layers_raw_and_gmt(tmp_path):
     for more, factor in (({}, 1), ({"layer": "double"}, 2), ({"use_raw": True}, 3)):
         X, kernels = views_from_anndata(adata, path, min_size=3, **more)
         assert [name for name, _, _ in kernels] == list(COLUMNS)
-        np.testing.assert_array_equal(X.toarray() if factor != 2 else X.to_numpy(), factor * COUNTS[:, USED])
+        np.testing.assert_array_equal(
+            X.toarray() if factor != 2 else X.to_numpy(), factor * COUNTS[:, USED]
+        )
 
 
 @pytest.mark.parametrize("form", [sparse.csr_matrix, np.asarray])
 def test_a_file_is_read_in_blocks(form):
     held = InFile(form(COUNTS.astype(np.int64)))
     X, _ = views_from_anndata(annotated(held), SETS, min_size=3)
-    np.testing.assert_array_equal(X.to_numpy() if form is np.asarray else X.toarray(), COUNTS[:, USED])
+    np.testing.assert_array_equal(
+        X.to_numpy() if form is np.asarray else X.toarray(), COUNTS[:, USED]
+    )
     part = replace(Part.of("", "", annotated(held), None, use_raw=False), block=12 * 20)
     held.blocks.clear()
     values = part.read(np.array(USED))
     assert [rows.stop - rows.start for rows in held.blocks] == [20, 20, 8]
     assert values.dtype == np.float32
-    np.testing.assert_array_equal(values if form is np.asarray else values.toarray(), COUNTS[:, USED])
+    np.testing.assert_array_equal(
+        values if form is np.asarray else values.toarray(), COUNTS[:, USED]
+    )
 
 
 def test_new_cells_have_the_genes_of_the_fit():
@@ -162,17 +199,26 @@ def test_new_cells_have_the_genes_of_the_fit():
     model = MKLClassifier(kernels).fit(X, TYPES)
     other = annotated(sparse.csr_matrix(COUNTS[:5, ::-1]), CELLS[:5], GENES[::-1])
     new, _ = views_from_anndata(other, SETS, min_size=3)
-    with pytest.raises(ValueError, match=r"column 0 is 'G11', but 'G0' in the training set.*genes=model"):
+    with pytest.raises(
+        ValueError, match=r"column 0 is 'G11', but 'G0' in the training set.*genes=model"
+    ):
         model.predict(new)
     new, _ = views_from_anndata(other, SETS, min_size=3, genes=model.feature_names_in_)
     np.testing.assert_allclose(model.decision_function(new), model.decision_function(X[:5]))
     with pytest.raises(ValueError, match=r"genes: \['G0'\] of 9 are not among those of data"):
-        views_from_anndata(annotated(COUNTS[:, 1:], genes=GENES[1:]), SETS, genes=model.feature_names_in_, min_size=2)
+        views_from_anndata(
+            annotated(COUNTS[:, 1:], genes=GENES[1:]),
+            SETS,
+            genes=model.feature_names_in_,
+            min_size=2,
+        )
 
 
 def test_modalities_side_by_side():
     order = rng.permutation(N)
-    atac = annotated(sparse.csr_matrix(COUNTS[order, :4]), CELLS[order], [f"P{j}" for j in range(4)])
+    atac = annotated(
+        sparse.csr_matrix(COUNTS[order, :4]), CELLS[order], [f"P{j}" for j in range(4)]
+    )
     both = modalities(rna=annotated(), atac=atac)
     sets = {"rna": SETS, "atac": {"open": ["P0", "P3"]}}
     X, kernels = views_from_anndata(both, sets, min_size=2)
@@ -184,19 +230,26 @@ def test_modalities_side_by_side():
     alone, own = views_from_anndata(both, SETS, modality="rna", min_size=3)
     assert list(alone.columns) == [GENES[j] for j in USED]
     assert own[0][0] == "one"
-    assert views_from_anndata(both, sets, modality="atac", min_size=2)[1][0][::2] == ("open", ["P0", "P3"])
+    assert views_from_anndata(both, sets, modality="atac", min_size=2)[1][0][::2] == (
+        "open",
+        ["P0", "P3"],
+    )
     to_anndata(model, both)
     assert both.obs["mkl"].tolist() == model.predict(X).tolist()
 
 
 def partly(columns=4):
-    """Cells of which ten lack the second modality, in another order there; the sets, and the same as a data frame."""
+    """Cells of which ten lack the second modality, in another order there; the sets, and the same
+    as a data frame."""
     order = 10 + rng.permutation(N - 10)
     peaks = [f"P{j}" for j in range(columns)]
     # Whole numbers would make neighbours that are equally near.
-    genes, values = (np.tile(COUNTS, -(-k // 12))[:, :k] * (1 + rng.random((N, k))) for k in (12, columns))
+    genes, values = (
+        np.tile(COUNTS, -(-k // 12))[:, :k] * (1 + rng.random((N, k))) for k in (12, columns)
+    )
     both = modalities(
-        rna=annotated(sparse.csr_matrix(genes)), atac=annotated(sparse.csr_matrix(values[order]), CELLS[order], peaks)
+        rna=annotated(sparse.csr_matrix(genes)),
+        atac=annotated(sparse.csr_matrix(values[order]), CELLS[order], peaks),
     )
     sets = {"rna": SETS, "atac": {"open": ["P0", *peaks[3:]], "other": ["P2", "P1"]}}
     X, kernels = views_from_anndata(both, sets, min_size=2)
@@ -221,21 +274,33 @@ def test_cells_that_lack_a_modality_are_missing_views(make):
     assert X.nnz == np.count_nonzero(np.nan_to_num(dense)) + 10
     model, same = make(kernels).fit(X, TYPES), make(kernels).fit(dense, TYPES)
     np.testing.assert_allclose(model.weights_, same.weights_, atol=1e-4)
-    # Constants of classes of ridge machines are calibrated on folds, which are dealt by the entries of both forms.
+    # Constants of classes of ridge machines are calibrated on folds, which are dealt by the entries
+    # of both forms.
     constants = 0.0, 0.0
     if type(model) is MKLRidgeClassifierCV:
         constants = model.intercept_, same.intercept_
-    outputs = model.decision_function(X) - constants[0], same.decision_function(dense) - constants[1]
+    outputs = (
+        model.decision_function(X) - constants[0],
+        same.decision_function(dense) - constants[1],
+    )
     np.testing.assert_allclose(*outputs, atol=1e-3)
     if type(model) is MKLClassifier:
-        complete = (make(kernels).fit(one[10:], TYPES[10:]).decision_function(one[:10]) for one in (X, dense))
+        complete = (
+            make(kernels).fit(one[10:], TYPES[10:]).decision_function(one[:10])
+            for one in (X, dense)
+        )
         np.testing.assert_allclose(*complete, atol=1e-3)
     # Rows, and rows that all lack it.
     for rows in ([12, 3, 40], np.arange(6)):
         np.testing.assert_allclose(
-            model.contributions(X[rows]), same.contributions(dense.iloc[rows]), atol=1e-3, err_msg=str(rows)
+            model.contributions(X[rows]),
+            same.contributions(dense.iloc[rows]),
+            atol=1e-3,
+            err_msg=str(rows),
         )
-    many, few = (feature_importance(one, at, random_state=0) for one, at in ((model, X), (same, dense)))
+    many, few = (
+        feature_importance(one, at, random_state=0) for one, at in ((model, X), (same, dense))
+    )
     np.testing.assert_allclose(many.importances, few.importances, atol=1e-3)
 
 
@@ -253,7 +318,9 @@ def test_wide_views_of_cells_that_lack_them_stay_sparse():
 def test_views_of_different_cells_are_joined_sparse():
     both = partly()[0]
     for one in both.mod.values():
-        one.to_df = partial(pd.DataFrame, one.X.toarray(), index=one.obs_names, columns=one.var_names)
+        one.to_df = partial(
+            pd.DataFrame, one.X.toarray(), index=one.obs_names, columns=one.var_names
+        )
     stacked, y = stack_views(both, pd.Series(TYPES, index=CELLS)[::-1])
     assert isinstance(stacked.X, SparseTable)
     assert stacked.X.lacking.keys() == {"atac"}
@@ -261,13 +328,19 @@ def test_views_of_different_cells_are_joined_sparse():
     assert y.tolist() == TYPES.tolist()
     frames = stack_views({name: one.to_df() for name, one in both.mod.items()})
     kernels = [(name, Gaussian(), columns) for name, columns in stacked.views.items()]
-    model, same = (MKLClassifier(kernels, tol=1e-6).fit(one, TYPES) for one in (stacked.X, frames.X))
-    np.testing.assert_allclose(model.decision_function(stacked.X), same.decision_function(frames.X), atol=1e-3)
+    model, same = (
+        MKLClassifier(kernels, tol=1e-6).fit(one, TYPES) for one in (stacked.X, frames.X)
+    )
+    np.testing.assert_allclose(
+        model.decision_function(stacked.X), same.decision_function(frames.X), atol=1e-3
+    )
     # A table that is not given is missing in every row.
     whole = MKLClassifier(tol=1e-6).fit(stacked, TYPES)
     assert np.isfinite(whole.decision_function({"rna": both.mod["rna"]})).all()
     # Beside a data frame the result is one, and a part of the columns still says what rows lack.
-    mixed = stack_views({"atac": SparseTable(stacked.X[10:, 12:], index=CELLS[10:]), "rna": both.mod["rna"].to_df()})
+    mixed = stack_views(
+        {"atac": SparseTable(stacked.X[10:, 12:], index=CELLS[10:]), "rna": both.mod["rna"].to_df()}
+    )
     assert mixed.X.filter(like="atac").isna().all(axis=1).sum() == 10
     assert stacked.X[5:, [3, 15, 14]].lacking["atac"].tolist() == [True] * 5 + [False] * 38
     assert np.isnan(stacked.X[5:, [3, 15, 14]].toarray()).sum() == 5
@@ -279,7 +352,10 @@ def test_what_cells_that_lack_a_modality_cannot_have():
         MKLClassifier(kernels, approximation="nystroem").fit(X, TYPES)
     across = MKLClassifier([("a", Linear(), ["rna__G1", "atac__P1"]), *kernels])
     for call in (lambda: across.fit(X, TYPES), lambda: across.fit(X[10:], TYPES[10:]).predict(X)):
-        with pytest.raises(ValueError, match=r"kernel 'a' reads columns of several tables, .* lack 'atac': give each"):
+        with pytest.raises(
+            ValueError,
+            match=r"kernel 'a' reads columns of several tables, .* lack 'atac': give each",
+        ):
             call()
     with pytest.raises(ValueError, match="NaN"):
         LocalizedMKLClassifier(kernels).fit(X, TYPES)
@@ -288,14 +364,34 @@ def test_what_cells_that_lack_a_modality_cannot_have():
 
 
 WRONG = {
-    "a layer that is not there": ({}, {"layer": "scaled"}, r"layer='scaled': there is no such layer; .* none\."),
+    "a layer that is not there": (
+        {},
+        {"layer": "scaled"},
+        r"layer='scaled': there is no such layer; .* none\.",
+    ),
     "no raw": ({}, {"use_raw": True}, r"use_raw=True: data\.raw is None\."),
-    "both": ({}, {"use_raw": True, "layer": "a"}, r"use_raw=True: layer='a' is not of raw; give one of both\."),
-    "names twice": ({"genes": ["G0", *GENES[:-1]]}, {}, r"'G0' comes more than once; call data\.var_names_make_unique"),
-    "other names": ({"genes": [f"ENSG{j}" for j in range(12)]}, {}, r"no gene of any set.*'ENSG0'.*'G0'; give both"),
+    "both": (
+        {},
+        {"use_raw": True, "layer": "a"},
+        r"use_raw=True: layer='a' is not of raw; give one of both\.",
+    ),
+    "names twice": (
+        {"genes": ["G0", *GENES[:-1]]},
+        {},
+        r"'G0' comes more than once; call data\.var_names_make_unique",
+    ),
+    "other names": (
+        {"genes": [f"ENSG{j}" for j in range(12)]},
+        {},
+        r"no gene of any set.*'ENSG0'.*'G0'; give both",
+    ),
     "small sets": ({}, {"min_size": 9}, r"at least min_size=9"),
     "no modalities": ({}, {"modality": "rna"}, r"modality='rna': an AnnData has no modalities"),
-    "NaN": ({"X": np.where(np.arange(12) == 4, np.nan, COUNTS)}, {}, r"data: cell 'cell0', gene 'G4' is NaN or inf"),
+    "NaN": (
+        {"X": np.where(np.arange(12) == 4, np.nan, COUNTS)},
+        {},
+        r"data: cell 'cell0', gene 'G4' is NaN or inf",
+    ),
 }
 
 
@@ -324,8 +420,16 @@ def test_errors_of_modalities_and_types():
 def test_an_annotated_matrix_itself_is_answered_with_the_line_to_write():
     adata = annotated()
     adata.to_df = None
-    for call in (MKLClassifier().fit, MKLClassifierCV().fit, MKLRegressor().fit, PathSearchCV(MKLClassifier()).fit):
-        with pytest.raises(TypeError, match=r"\(48 × 12\): write X, kernels = views_from_anndata\(adata, gene_sets\)"):
+    for call in (
+        MKLClassifier().fit,
+        MKLClassifierCV().fit,
+        MKLRegressor().fit,
+        PathSearchCV(MKLClassifier()).fit,
+    ):
+        with pytest.raises(
+            TypeError,
+            match=r"\(48 × 12\): write X, kernels = views_from_anndata\(adata, gene_sets\)",
+        ):
             call(adata, TYPES)
     model = MKLClassifier().fit(COUNTS, TYPES)
     with pytest.raises(TypeError, match="write X, kernels = views_from_anndata"):
@@ -349,7 +453,9 @@ def test_what_a_model_says_is_written():
     shares = adata.obsm["fit_contributions"]
     own = np.searchsorted(model.classes_, model.predict(X))
     np.testing.assert_allclose(
-        shares.sum(axis=1) + model.intercept_[own], model.decision_function(X)[np.arange(N), own], atol=1e-9
+        shares.sum(axis=1) + model.intercept_[own],
+        model.decision_function(X)[np.arange(N), own],
+        atol=1e-9,
     )
     weights = adata.uns["fit"]["weights"]
     assert weights.index.tolist() == list(model.classes_)
@@ -362,7 +468,9 @@ def test_what_a_model_says_is_written():
 def test_two_classes_numbers_and_searches_are_written():
     adata = annotated()
     X, kernels = views_from_anndata(adata, SETS, min_size=3)
-    to_anndata(PathSearchCV(MKLClassifier(kernels), Cs=[1.0], cv=2).fit(X, TYPES == "B"), adata, "two")
+    to_anndata(
+        PathSearchCV(MKLClassifier(kernels), Cs=[1.0], cv=2).fit(X, TYPES == "B"), adata, "two"
+    )
     assert adata.uns["two"]["weights"].index.tolist() == ["all classes"]
     assert adata.obsm["two_probabilities"].columns.tolist() == ["False", "True"]
     model = MKLRegressor(kernels).fit(X, COUNTS[:, 0])
@@ -388,19 +496,27 @@ def test_frames_of_inspection():
     assert loss.to_frame().columns.tolist()[-2:] == ["gain_mean", "gain_std"]
     np.testing.assert_array_equal(loss.to_frame()["permutation_mean"], loss.permutation_mean)
     genes = feature_importance(model.fit(X, TYPES), X, random_state=0).to_frame()
-    assert genes.groupby("view", sort=False)["importance"].apply(lambda one: one.is_monotonic_decreasing).all()
+    assert (
+        genes.groupby("view", sort=False)["importance"]
+        .apply(lambda one: one.is_monotonic_decreasing)
+        .all()
+    )
 
 
 def test_a_round_trip_through_h5ad(tmp_path):
     anndata = pytest.importorskip("anndata")
     adata = anndata.AnnData(
-        sparse.csr_matrix(COUNTS), obs=pd.DataFrame({"type": TYPES}, index=CELLS), var=pd.DataFrame(index=GENES)
+        sparse.csr_matrix(COUNTS),
+        obs=pd.DataFrame({"type": TYPES}, index=CELLS),
+        var=pd.DataFrame(index=GENES),
     )
     model, X = fitted(adata)
     with pytest.raises(TypeError, match=r"X is an AnnData \(48 × 12\)"):
         MKLClassifier().fit(adata, adata.obs["type"])
     to_anndata(model, adata)
-    adata.uns["stability"] = stability(MKLClassifier(model.kernels), X, TYPES, n_resamples=2, random_state=0).to_frame()
+    adata.uns["stability"] = stability(
+        MKLClassifier(model.kernels), X, TYPES, n_resamples=2, random_state=0
+    ).to_frame()
     path = tmp_path / "cells.h5ad"
     # From pandas 3 on names are strings of a type that anndata writes if asked to.
     anndata.settings.allow_write_nullable_strings = True
@@ -425,7 +541,9 @@ def test_a_real_mudata():
     cells = pd.DataFrame(index=CELLS)
     rna = anndata.AnnData(sparse.csr_matrix(COUNTS), obs=cells, var=pd.DataFrame(index=GENES))
     atac = anndata.AnnData(
-        sparse.csr_matrix(COUNTS[10:, :4]), obs=cells[10:], var=pd.DataFrame(index=[f"P{j}" for j in range(4)])
+        sparse.csr_matrix(COUNTS[10:, :4]),
+        obs=cells[10:],
+        var=pd.DataFrame(index=[f"P{j}" for j in range(4)]),
     )
     both = mudata.MuData({"rna": rna, "atac": atac})
     X, kernels = views_from_anndata(both, {"rna": SETS, "atac": {"open": ["P0", "P3"]}}, min_size=2)
@@ -451,7 +569,10 @@ def test_results_are_written_by_the_names_of_cells(form):
     # Rows without names are the cells in their order.
     dense = X.toarray() if sparse.issparse(X) else X.to_numpy()
     plain = pd.DataFrame(dense, columns=X.columns)
-    assert to_anndata(model, annotated(form(COUNTS)), X=plain).obs["mkl"].tolist() == expected.obs["mkl"].tolist()
+    assert (
+        to_anndata(model, annotated(form(COUNTS)), X=plain).obs["mkl"].tolist()
+        == expected.obs["mkl"].tolist()
+    )
     # Names that are not those of the cells are refused, and so are those that several rows have.
     for names, message in (
         ([f"other{i}" for i in range(N)], "X has no row for the cell"),

@@ -1,4 +1,5 @@
-"""What `make docs` runs on the pages it built: it finds what is broken, and leaves alone what is not."""
+"""What `make docs` runs on the pages it built: it finds what is broken, and leaves alone what is
+not."""
 
 from __future__ import annotations
 
@@ -25,10 +26,13 @@ def window():
 def test_links_to_files_and_headings_that_are_not_there(tmp_path):
     (tmp_path / "b").mkdir()
     (tmp_path / "a.html").write_text(
-        '<h1 id="x y"></h1><a href="b/c.html#z"></a><a href="#x%20y"></a><a href="none.html"></a><img src="p.png">'
-        '<a href="https://example.org/none"></a><a href="b/c.html#no"></a><a href="mailto:a@b.org"></a>'
+        '<h1 id="x y"></h1><a href="b/c.html#z"></a><a href="#x%20y"></a><a'
+        ' href="none.html"></a><img src="p.png"><a href="https://example.org/none"></a><a'
+        ' href="b/c.html#no"></a><a href="mailto:a@b.org"></a>'
     )
-    (tmp_path / "b" / "c.html").write_text('<p id="z"></p><a href="../a.html"></a><a href="../a.html#none"></a>')
+    (tmp_path / "b" / "c.html").write_text(
+        '<p id="z"></p><a href="../a.html"></a><a href="../a.html#none"></a>'
+    )
     assert list(broken_links(tmp_path)) == [
         "a.html: b/c.html#no leads nowhere",
         "a.html: none.html leads nowhere",
@@ -43,7 +47,9 @@ def test_what_does_not_fit_is_faint_or_hides_the_focus(window, tmp_path):
         "wide": good.replace("overflow-x: auto", ""),
         "signature": good.replace("</main>", f"<p>{'name=None,' * 40}</main>"),
         "faint": good.replace("<h1 ", '<h1 style="color: #bbb" '),
-        "dark": good.replace("<style>", "<style>@media (prefers-color-scheme: dark) { h1 { background: #333 } }"),
+        "dark": good.replace(
+            "<style>", "<style>@media (prefers-color-scheme: dark) { h1 { background: #333 } }"
+        ),
         "focus": good.replace("outline: 3px solid red", "outline: none"),
         "broken": good.replace("<td>", '<td style="max-width: 9em; overflow-wrap: anywhere">'),
     }
@@ -57,9 +63,13 @@ def test_what_does_not_fit_is_faint_or_hides_the_focus(window, tmp_path):
         assert found[name]
         assert all(words in fault for fault in found[name]), found[name]
     assert [fault.split(": ")[0] for fault in found["faint"]] == [
-        f"faint.html, {width} pixels, {scheme}" for width in (390, 1280) for scheme in ("light", "dark")
+        f"faint.html, {width} pixels, {scheme}"
+        for width in (390, 1280)
+        for scheme in ("light", "dark")
     ]
-    assert found["dark"] == [f"dark.html, {width} pixels, dark: 'Title' is hard to see" for width in (390, 1280)]
+    assert found["dark"] == [
+        f"dark.html, {width} pixels, dark: 'Title' is hard to see" for width in (390, 1280)
+    ]
 
 
 def test_names_in_papers_are_in_the_index_on_the_page_that_the_search_must_find():
@@ -68,4 +78,6 @@ def test_names_in_papers_are_in_the_index_on_the_page_that_the_search_must_find(
         text = (docs / page).with_suffix(".md").read_text(encoding="utf-8")
         indexed = re.findall(r"^```\{index\} (.+)$", text, re.MULTILINE)
         assert any(f"! {name}" in line.split(", ") for line in indexed), name
-        assert re.search(rf"^{name}$", (docs / "glossary.md").read_text(encoding="utf-8"), re.MULTILINE), name
+        assert re.search(
+            rf"^{name}$", (docs / "glossary.md").read_text(encoding="utf-8"), re.MULTILINE
+        ), name

@@ -63,7 +63,9 @@ def test_numbers_beside_text_stay_numbers():
     words = np.array([["ab"], ["ba"], ["aa"]])
     X, views = stack_views(size=A, word=words)
     assert X[1].tolist() == [2.0, 3.0, "ba"]
-    model = MKLClassifier([("size", Linear(), views["size"]), ("word", Spectrum(1), views["word"])], weights="uniform")
+    model = MKLClassifier(
+        [("size", Linear(), views["size"]), ("word", Spectrum(1), views["word"])], weights="uniform"
+    )
     expected = 0.5 * A @ A.T / np.square(A).sum(axis=1).mean() + 0.5 * Spectrum(1)(words) / (8 / 3)
     np.testing.assert_allclose(model.fit(X, [0, 1, 0]).kernel_matrix(X), expected)
 
@@ -97,10 +99,22 @@ def test_the_result_goes_where_one_table_goes():
         ({"a": 3}, ValueError, r"view 'a' has shape \(\)"),
         ({"a__b": A}, ValueError, "'a__b' contains '__'"),
         ({"a": pd.DataFrame(A, columns=["u", "u"])}, ValueError, "'a__u'"),
-        ({"a": pd.DataFrame(A, columns=["_x", "y"]), "a_": pd.DataFrame(B, columns=["x"])}, ValueError, "'a___x'"),
+        (
+            {"a": pd.DataFrame(A, columns=["_x", "y"]), "a_": pd.DataFrame(B, columns=["x"])},
+            ValueError,
+            "'a___x'",
+        ),
         ({"a": pd.DataFrame(A), "b": pl.DataFrame(B)}, TypeError, "a pandas, b polars"),
-        ({"a": pd.DataFrame(A), "b": pd.DataFrame(B, index=[2, 1, 0])}, ValueError, "'b' has another index"),
-        ({"a": sparse.csr_array(A), "b": np.array([["x"], ["y"], ["z"]])}, TypeError, "view 'b' holds no numbers"),
+        (
+            {"a": pd.DataFrame(A), "b": pd.DataFrame(B, index=[2, 1, 0])},
+            ValueError,
+            "'b' has another index",
+        ),
+        (
+            {"a": sparse.csr_array(A), "b": np.array([["x"], ["y"], ["z"]])},
+            TypeError,
+            "view 'b' holds no numbers",
+        ),
     ],
     ids=lambda value: None if isinstance(value, dict | type) else re.sub(r"\W+", "-", value),
 )
@@ -121,11 +135,13 @@ def test_numbers_hold_behind_a_scaler():
     kernels = [(name, Gaussian("median"), columns) for name, columns in stacked.numbers.items()]
     by_number = make_pipeline(StandardScaler(), MKLClassifier(kernels)).fit(X, y)
     kernels = [(name, Gaussian("median"), columns) for name, columns in views.items()]
-    by_name = make_pipeline(StandardScaler().set_output(transform="pandas"), MKLClassifier(kernels)).fit(X, y)
+    by_name = make_pipeline(
+        StandardScaler().set_output(transform="pandas"), MKLClassifier(kernels)
+    ).fit(X, y)
     np.testing.assert_array_equal(by_number.decision_function(X), by_name.decision_function(X))
 
 
-# Targets beside the views ---------------------------------------------------------------------------------------------
+# Targets beside the views -------------------------------------------------------------------------
 
 RNA = pd.DataFrame(A, index=["p", "q", "r"], columns=["g1", "g2"])
 CLINIC = pd.DataFrame({"age": [9.0, 8.0, 7.0]}, index=["s", "q", "p"])
@@ -144,13 +160,17 @@ def test_targets_are_joined_by_the_names_of_their_rows(kind):
     assert isinstance(joined, kind)
 
 
-@pytest.mark.parametrize("y", [[1, 2, 3], np.array([1, 2, 3]), pd.Series([1, 2, 3]), pl.Series([1, 2, 3])])
+@pytest.mark.parametrize(
+    "y", [[1, 2, 3], np.array([1, 2, 3]), pd.Series([1, 2, 3]), pl.Series([1, 2, 3])]
+)
 def test_targets_without_names_belong_to_rows_by_position(y):
     for table in (RNA, RNA.reset_index(drop=True), A, pl.DataFrame(A)):
         stacked, same = stack_views({"rna": table}, y)
         assert same is y
         assert len(stacked.X) == 3
-    with pytest.raises(ValueError, match="the views are joined by the names of their rows; give a Series"):
+    with pytest.raises(
+        ValueError, match="the views are joined by the names of their rows; give a Series"
+    ):
         stack_views({"rna": RNA, "clinic": CLINIC}, y)
     with pytest.raises(ValueError, match="y has 3 rows, and the views have 2"):
         stack_views({"rna": RNA[:2]}, y)
@@ -160,7 +180,9 @@ def test_a_view_may_be_called_y():
     assert stack_views(y=RNA).views == {"y": ["y__g1", "y__g2"]}
 
 
-@pytest.mark.parametrize(("names", "words"), [("ppq", "'p' more than once"), ("xyz", "no row in common.*'x'.*'p'")])
+@pytest.mark.parametrize(
+    ("names", "words"), [("ppq", "'p' more than once"), ("xyz", "no row in common.*'x'.*'p'")]
+)
 def test_targets_that_cannot_be_joined_are_refused(names, words):
     with pytest.raises(ValueError, match=words):
         stack_views({"rna": RNA}, pd.Series([1, 2, 3], index=list(names)))
@@ -192,7 +214,9 @@ def test_annotated_data_is_read_by_the_names_of_its_observations():
     assert views == same == {"rna": ["rna__g1", "rna__g2"], "protein": ["protein__p1"]}
     assert X.loc["s"].isna().tolist() == [True, True, False]
     labels = pd.Series([0, 1, 0, 1], index=["s", "r", "q", "p"])
-    with pytest.raises(ValueError, match=r"X\['protein'\]: .*\('p' is in X\['rna'\] alone, 's' is in"):
+    with pytest.raises(
+        ValueError, match=r"X\['protein'\]: .*\('p' is in X\['rna'\] alone, 's' is in"
+    ):
         MKLClassifier().fit({"rna": Annotated(rna), "protein": Annotated(protein)}, labels)
     with pytest.raises(ValueError, match=r"write y\.loc\[X\['rna'\]\.obs_names\]"):
         MKLClassifier().fit(Modalities(rna=Annotated(rna)), labels)
@@ -212,8 +236,12 @@ def test_sparse_annotated_data_stay_sparse_and_keep_their_names():
     assert X.columns.tolist() == list(expected.columns)
     np.testing.assert_array_equal(X.toarray(), expected.to_numpy())
     y = pd.Series(rng.randint(2, size=20), index=cells)
-    model, dense = (MKLClassifier(tol=1e-9).fit(views, y) for views in (both, {"rna": genes, "atac": peaks}))
-    np.testing.assert_allclose(model.decision_function(both), dense.decision_function(expected), atol=1e-4)
+    model, dense = (
+        MKLClassifier(tol=1e-9).fit(views, y) for views in (both, {"rna": genes, "atac": peaks})
+    )
+    np.testing.assert_allclose(
+        model.decision_function(both), dense.decision_function(expected), atol=1e-4
+    )
     assert model.kernel_names_ == dense.kernel_names_
     # Rows in another order are joined by their names.
     both.mod["atac"].obs_names = both.mod["atac"].obs_names[::-1]
@@ -229,7 +257,9 @@ def test_a_dict_and_further_views():
 
 
 @pytest.mark.parametrize(
-    "container", ["abc", A, pd.DataFrame(A), Annotated(pd.DataFrame(A))], ids=lambda one: type(one).__name__
+    "container",
+    ["abc", A, pd.DataFrame(A), Annotated(pd.DataFrame(A))],
+    ids=lambda one: type(one).__name__,
 )
 def test_a_table_without_a_name_is_refused(container):
     with pytest.raises(TypeError, match=r"is not a collection of views.*stack_views\(name=table\)"):

@@ -1,4 +1,5 @@
-"""No fit changes what another reads: doors to hidden state that were closed once, found in the source."""
+"""No fit changes what another reads: doors to hidden state that were closed once, found in the
+source."""
 
 from __future__ import annotations
 
@@ -21,13 +22,33 @@ SOURCE = Path(kernelmosaic.__file__).parent
 STORE = "engine/training_set.py"
 #: What looks like a door and is none, and why.
 NONE = {
-    "backend.py: _BLAS_LIMIT is an object of this module that its methods change": "a number of the process",
-    "backend.py: _THREAD is an object of this module that functions change": "of one thread, set where that starts",
+    "backend.py: _BLAS_LIMIT is an object of this module that its methods change": (
+        "a number of the process"
+    ),
+    "backend.py: _THREAD is an object of this module that functions change": (
+        "of one thread, set where that starts"
+    ),
     "files.py: dispatcher._cache is set from outside": "Numba takes no cache in another way",
-    "estimators/_base.py: attributes._repr_html_inner is set from outside": "scikit-learn has made it for this page",
-    "localized/learning.py: self.stack.samples is set from outside": "projections have a stack of their own",
+    "estimators/_base.py: attributes._repr_html_inner is set from outside": (
+        "scikit-learn has made it for this page"
+    ),
+    "localized/learning.py: self.stack.samples is set from outside": (
+        "projections have a stack of their own"
+    ),
 }
-CHANGES = {"append", "extend", "insert", "add", "update", "setdefault", "pop", "popitem", "remove", "discard", "clear"}
+CHANGES = {
+    "append",
+    "extend",
+    "insert",
+    "add",
+    "update",
+    "setdefault",
+    "pop",
+    "popitem",
+    "remove",
+    "discard",
+    "clear",
+}
 SETTERS = {"__init__", "set_params", "_set_kernels"}
 #: What returns an object that no one else holds yet.
 COPIES = {"copy", "deepcopy", "clone", "replace", "cls", "type(self)", "__new__"}
@@ -45,7 +66,11 @@ def statements(tree: ast.AST) -> Iterator[ast.AST]:
 
 def functions(tree: ast.AST) -> dict[str, Nodes]:
     """Return the functions inside a module or class, each as its nodes, by name and line."""
-    every = (node for node in statements(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+    every = (
+        node
+        for node in statements(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    )
     return {f"{node.name}:{node.lineno}": list(ast.walk(node)) for node in every}
 
 
@@ -99,10 +124,13 @@ def changed_globals(module: ast.Module, every: dict[str, Nodes]) -> Iterator[str
         own |= {one.id for one in assigned if isinstance(one, ast.Name)}
         changed = [one.value for one in assigned if isinstance(one, ast.Subscript | ast.Attribute)]
         calls = (node.func for node in nodes if isinstance(node, ast.Call))
-        changed += [one.value for one in calls if isinstance(one, ast.Attribute) and one.attr in CHANGES]
+        changed += [
+            one.value for one in calls if isinstance(one, ast.Attribute) and one.attr in CHANGES
+        ]
         names = {getattr(one, "id", "") for one in changed}
         yield from (
-            f"{name} is an object of this module that functions change" for name in (names & known.keys()) - own
+            f"{name} is an object of this module that functions change"
+            for name in (names & known.keys()) - own
         )
     classes = {node.name: node for node in module.body if isinstance(node, ast.ClassDef)}
     for name, value in known.items():
@@ -127,13 +155,22 @@ def changed_strangers(every: dict[str, Nodes]) -> Iterator[str]:
 def own_names(tree: ast.AST, but: Collection[str]) -> set[str]:
     """Return the attributes of self that methods assign, some methods aside."""
     chosen = (nodes for name, nodes in functions(tree).items() if name.split(":")[0] not in but)
-    return {ast.unparse(one).removeprefix("self.") for nodes in chosen for one in targets(nodes) if is_own(one)}
+    return {
+        ast.unparse(one).removeprefix("self.")
+        for nodes in chosen
+        for one in targets(nodes)
+        if is_own(one)
+    }
 
 
 @cache
 def names_set_by(kind: type) -> set[str]:
     module = parsed(Path(inspect.getfile(kind)).read_text(encoding="utf-8"))
-    (source,) = (node for node in module.body if isinstance(node, ast.ClassDef) and node.name == kind.__name__)
+    (source,) = (
+        node
+        for node in module.body
+        if isinstance(node, ast.ClassDef) and node.name == kind.__name__
+    )
     return own_names(source, SETTERS)
 
 
@@ -158,8 +195,14 @@ def doors(text: str, path: str = "module.py") -> set[str]:
 
 
 def public_estimators() -> list[type]:
-    every = {getattr(module, name) for module in (kernelmosaic, kernels, model_selection) for name in module.__all__}
-    return sorted((one for one in every if inspect.isclass(one) and issubclass(one, BaseEstimator)), key=str)
+    every = {
+        getattr(module, name)
+        for module in (kernelmosaic, kernels, model_selection)
+        for name in module.__all__
+    }
+    return sorted(
+        (one for one in every if inspect.isclass(one) and issubclass(one, BaseEstimator)), key=str
+    )
 
 
 def test_no_fit_changes_what_another_reads():
@@ -197,7 +240,10 @@ def test_a_door_is_found(text):
     [
         "_RULES = {}\ndef fit(X):\n    return _RULES[X]",
         "_KNOWN = {}\ndef fit(X):\n    _KNOWN = {}\n    _KNOWN[X] = 1",
-        "from copy import copy\nclass A:\n    def take(self):\n        some = copy(self)\n        some._rows = 1",
+        (
+            "from copy import copy\nclass A:\n    def take(self):\n        some = copy(self)\n     "
+            "   some._rows = 1"
+        ),
         "class A:\n    def fit(self):\n        self._rows = 1",
     ],
 )
@@ -214,4 +260,6 @@ class Overwriting(BaseEstimator):
 
 
 def test_a_parameter_that_a_method_sets_is_found():
-    assert list(changed_parameters(Overwriting, "tests")) == ["Overwriting sets its parameter width"]
+    assert list(changed_parameters(Overwriting, "tests")) == [
+        "Overwriting sets its parameter width"
+    ]

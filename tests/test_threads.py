@@ -1,4 +1,5 @@
-"""The linear algebra of small problems stays on one thread, and the process gets back the threads it had."""
+"""The linear algebra of small problems stays on one thread, and the process gets back the threads
+it had."""
 
 from __future__ import annotations
 
@@ -30,7 +31,9 @@ from kernelmosaic.kernels import Diffusion, Gaussian, Linear, Precomputed, Proje
 
 def blas_threads():
     """Return how many threads the linear algebra may use now."""
-    return min((one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"), default=1)
+    return min(
+        (one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"), default=1
+    )
 
 
 @pytest.fixture
@@ -148,7 +151,8 @@ def test_a_library_that_another_thread_limits_is_left_alone():
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_a_forked_process_has_the_threads_it_may_use(two_threads):
-    # Another thread is inside of the limit as the process is forked, and does not exist in the new one.
+    # Another thread is inside of the limit as the process is forked, and does not exist in the new
+    # one.
     inside, outside = threading.Event(), threading.Event()
 
     def stay():
@@ -181,20 +185,34 @@ def test_predictions_in_several_threads_leave_the_number_as_it_was(two_threads):
 ROUTINES = [
     getattr(library, name)
     for library in (np.linalg, scipy.linalg)
-    for name in ("cholesky", "eigh", "eigvalsh", "inv", "lstsq", "pinv", "qr", "solve", "svd", "solve_triangular")
+    for name in (
+        "cholesky",
+        "eigh",
+        "eigvalsh",
+        "inv",
+        "lstsq",
+        "pinv",
+        "qr",
+        "solve",
+        "svd",
+        "solve_triangular",
+    )
     if hasattr(library, name)
 ]
 
 
 @pytest.fixture
 def factorised(monkeypatch):
-    """Return a list to which every factorisation adds its name, its size and the threads that it may use."""
+    """Return a list to which every factorisation adds its name, its size and the threads that it
+    may use."""
     calls = []
 
     def recorded(routine):
         @wraps(routine)
         def record(*args, **options):
-            sizes = [max(arg.shape) for arg in args if isinstance(arg, np.ndarray) and arg.ndim >= 2]
+            sizes = [
+                max(arg.shape) for arg in args if isinstance(arg, np.ndarray) and arg.ndim >= 2
+            ]
             calls.append((routine.__name__, max(sizes, default=0), blas_threads()))
             return routine(*args, **options)
 
@@ -222,19 +240,29 @@ FITS = {
     "matrices": lambda: MKLClassifier(MATRICES).fit(ROWS, CLASSES),
     "graph": lambda: MKLClassifier([Diffusion(LINKS), Diffusion(LINKS, 3.0)]).fit(ROWS, CLASSES),
     "projections": lambda: MKLClassifier([Projected(Linear(), 2), Linear()]).fit(X, CLASSES),
-    "learned projections": lambda: LocalizedMKLClassifier([Projected(Linear(), 2)] * 2, max_iter=1).fit(X, CLASSES),
-    "eigenvalues": lambda: MKLClassifier([Linear(), Gaussian()], penalties="eigenvalue").fit(X, CLASSES),
+    "learned projections": lambda: LocalizedMKLClassifier(
+        [Projected(Linear(), 2)] * 2, max_iter=1
+    ).fit(X, CLASSES),
+    "eigenvalues": lambda: MKLClassifier([Linear(), Gaussian()], penalties="eigenvalue").fit(
+        X, CLASSES
+    ),
     "easymkl": lambda: MKLClassifier([Linear(), Gaussian()], solver="easymkl").fit(X, CLASSES),
     "programs": lambda: MKLClassifier([Linear(), Gaussian()], solver="qcqp").fit(X, CLASSES),
-    "features": lambda: MKLClassifier([Linear(), Gaussian()], approximation="nystroem", rank=30).fit(X, CLASSES),
+    "features": lambda: MKLClassifier(
+        [Linear(), Gaussian()], approximation="nystroem", rank=30
+    ).fit(X, CLASSES),
     "discriminant": lambda: DiscriminantMKLClassifier([Linear(), Gaussian()]).fit(X, CLASSES),
     "ridge": lambda: MKLRidgeCV([Linear(), Gaussian(width="learn")], max_iter=2).fit(X, CLASSES),
     "targets": lambda: MKLRidgeCV([Linear(), Gaussian()], per_target=True).fit(X, X[:, :3]),
     "bayesian": lambda: BayesianMKLClassifier([Linear(), Gaussian()], max_iter=2).fit(X, CLASSES),
-    "localized bayesian": lambda: LocalizedBayesianMKLClassifier([Linear(), Gaussian()], max_iter=2).fit(X, CLASSES),
+    "localized bayesian": lambda: LocalizedBayesianMKLClassifier(
+        [Linear(), Gaussian()], max_iter=2
+    ).fit(X, CLASSES),
     "embedding": lambda: MKLKernelPCA([Linear(), Gaussian()]).fit(X),
     "clusters": lambda: MKLClustering(2, [Linear(), Gaussian()], random_state=0).fit(X),
-    "permutations": lambda: conditional_pvalue(X @ X.T, np.eye(N), RNG.randn(1, N), n_permutations=9),
+    "permutations": lambda: conditional_pvalue(
+        X @ X.T, np.eye(N), RNG.randn(1, N), n_permutations=9
+    ),
 }
 
 

@@ -1,4 +1,5 @@
-"""The check of wheels: what is needed, and what is printed of what lacks one. The package index is not asked here."""
+"""The check of wheels: what is needed, and what is printed of what lacks one. The package index is
+not asked here."""
 
 from __future__ import annotations
 
@@ -33,11 +34,17 @@ def test_extras_that_name_others_are_written_out(extras, needed):
 
 def without(*missing):
     """Return an index that lacks wheels of these (requirement, platform, Python)."""
-    return lambda needed, platform, python: not any((one, platform, python) in missing for one in needed)
+    return lambda needed, platform, python: (
+        not any((one, platform, python) in missing for one in needed)
+    )
 
 
 def test_what_lacks_a_wheel_is_found_where_it_does():
-    missing = [("y", "macOS ARM64", "3.12"), ("y", "macOS ARM64", "3.14"), ("y", "Linux ARM64", "3.14")]
+    missing = [
+        ("y", "macOS ARM64", "3.12"),
+        ("y", "macOS ARM64", "3.14"),
+        ("y", "Linux ARM64", "3.14"),
+    ]
     found = lacking(["x", "y"], without(*missing))
     assert found == {"y": {"Linux ARM64": ["3.14"], "macOS ARM64": ["3.12", "3.14"]}}
     assert table(found)[2:] == ["| y |  | 3.14 | 3.12, 3.14 |  |"]
@@ -49,7 +56,9 @@ def test_requirements_that_exclude_each_other_are_no_less_a_fault():
     assert found == {"all of them together": {platform: list(PYTHONS) for platform in PLATFORMS}}
 
 
-@pytest.mark.parametrize(("package", "status"), [("numpy", 1), ("pytest", 1), ("mypy", 1), ("torch", 0), ("none", 0)])
+@pytest.mark.parametrize(
+    ("package", "status"), [("numpy", 1), ("pytest", 1), ("mypy", 1), ("torch", 0), ("none", 0)]
+)
 def test_only_what_the_tests_need_fails(package, status, capsys):
     def resolves(needed, platform, python):
         return python != "3.13" or not any(one.startswith(package) for one in needed)

@@ -1,4 +1,5 @@
-"""What is left where only the core dependencies are installed: fits say how far they are, commands what they need."""
+"""What is left where only the core dependencies are installed: fits say how far they are, commands
+what they need."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ import warnings
 from pathlib import Path
 
 TOP = Path(__file__).parents[1]
-#: Not pandas and its like: scikit-learn looks for them among the loaded modules, and takes a blocked one for loaded.
+#: Not pandas and its like: scikit-learn looks for them among the loaded modules, and takes a
+#: blocked one for loaded.
 EXTRAS = ("rich", "typer", "skops", "matplotlib", "clarabel")
 FITS = """
 import warnings
@@ -41,13 +43,18 @@ def blocked(code: str) -> subprocess.CompletedProcess[str]:
     path = os.pathsep.join(filter(None, (str(TOP / "src"), os.environ.get("PYTHONPATH"))))
     start = f"import sys; sys.modules.update(dict.fromkeys({EXTRAS!r}))\n"
     command = [sys.executable, "-c", start + code]
-    return subprocess.run(command, env=os.environ | {"PYTHONPATH": path}, capture_output=True, text=True, timeout=300)
+    return subprocess.run(
+        command, env=os.environ | {"PYTHONPATH": path}, capture_output=True, text=True, timeout=300
+    )
 
 
 def test_verbose_writes_plain_lines(hide, capsys):
-    # In this process: no module imports an extra at its top, says tests/test_imports.py, and whether one is there is
-    # looked up by every fit.
-    hide(*EXTRAS, *(name for name in sys.modules if name.startswith(tuple(f"{extra}." for extra in EXTRAS))))
+    # In this process: no module imports an extra at its top, says tests/test_imports.py, and
+    # whether one is there is looked up by every fit.
+    hide(
+        *EXTRAS,
+        *(name for name in sys.modules if name.startswith(tuple(f"{extra}." for extra in EXTRAS))),
+    )
     with warnings.catch_warnings():
         exec(FITS, {})
     said = capsys.readouterr()

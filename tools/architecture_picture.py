@@ -1,4 +1,5 @@
-"""Draw the picture of docs/architecture.md: faces on top, families on the core, an arrow for what each may import.
+"""Draw the picture of docs/architecture.md: faces on top, families on the core, an arrow for what
+each may import.
 
 python tools/architecture_picture.py docs/images/architecture.svg
 """
@@ -56,7 +57,9 @@ def _title(y: float, words: str) -> str:
     return _text(EDGE, y, words, 'font-weight="bold"', "start")
 
 
-def _row(y: float, names: tuple[str, ...], notes: tuple[str, ...], colours: tuple[str, str]) -> Iterator[str]:
+def _row(
+    y: float, names: tuple[str, ...], notes: tuple[str, ...], colours: tuple[str, str]
+) -> Iterator[str]:
     """Yield boxes side by side, each with a name and, where there is one, a note below it."""
     width = (WIDTH - 2 * EDGE - GAP * (len(names) - 1)) / len(names)
     for place, name in enumerate(names):
@@ -98,10 +101,25 @@ def draw() -> str:
         parts.append(_text(EDGE + 150, y + 24, note, 'font-size="13" fill="#555"', "start"))
         y += HEIGHT - 4
     y += 4
-    parts.append(_text(WIDTH / 2, y + 12, "A part imports those below it, never one above it.", 'font-size="13"'))
+    parts.append(
+        _text(
+            WIDTH / 2,
+            y + 12,
+            "A part imports those below it, never one above it.",
+            'font-size="13"',
+        )
+    )
     size = f'viewBox="0 0 {WIDTH} {y + 30:g}" font-family="{FONT}" font-size="15"'
     ground = '<rect width="100%" height="100%" fill="white"/>'
-    return "\n".join([f'<svg xmlns="http://www.w3.org/2000/svg" {size}>', HEAD_OF_ARROW, ground, *parts, "</svg>\n"])
+    return "\n".join(
+        [
+            f'<svg xmlns="http://www.w3.org/2000/svg" {size}>',
+            HEAD_OF_ARROW,
+            ground,
+            *parts,
+            "</svg>\n",
+        ]
+    )
 
 
 if __name__ == "__main__":

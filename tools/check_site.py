@@ -1,13 +1,15 @@
-"""Look at the built documentation: links that lead somewhere, pages that fit a telephone and a desk, keys that move.
+"""Look at the built documentation: links that lead somewhere, pages that fit a telephone and a
+desk, keys that move.
 
 python tools/check_site.py docs/_build/html            # links
 python tools/check_site.py docs/_build/html --look     # and pages, in a browser
 
-Every link to a page of the site, and to a heading there, must be met. With ``--look``, which needs chromium and
-chromedriver and depends on the fonts that are installed, some pages are also opened, 390 and 1280 pixels wide, light
-and dark: nothing may reach over the right edge unless it can be scrolled, no name in a table, a heading or the side bar
-may be broken in two, text must stand out from what is behind it, and what the Tab key reaches must show that it was
-reached. The search must find names that papers give to methods, on the page that describes them.
+Every link to a page of the site, and to a heading there, must be met. With ``--look``, which needs
+chromium and chromedriver and depends on the fonts that are installed, some pages are also opened,
+390 and 1280 pixels wide, light and dark: nothing may reach over the right edge unless it can be
+scrolled, no name in a table, a heading or the side bar may be broken in two, text must stand out
+from what is behind it, and what the Tab key reaches must show that it was reached. The search must
+find names that papers give to methods, on the page that describes them.
 """
 
 from __future__ import annotations
@@ -25,8 +27,18 @@ from urllib.parse import quote, unquote, urlsplit
 
 #: Pages that are opened: the ways in, the longest tables, a picture, a signature.
 LOOKED_AT = (
-    *("index.html", "tutorial.html", "reproduction.html", "auto_examples/index.html", "api.html", "glossary.html"),
-    *("generated/kernelmosaic.MKLClassifierCV.html", "generated/kernelmosaic.LocalizedBayesianMKLClassifier.html"),
+    *(
+        "index.html",
+        "tutorial.html",
+        "reproduction.html",
+        "auto_examples/index.html",
+        "api.html",
+        "glossary.html",
+    ),
+    *(
+        "generated/kernelmosaic.MKLClassifierCV.html",
+        "generated/kernelmosaic.LocalizedBayesianMKLClassifier.html",
+    ),
 )
 #: Names in papers, and a page that the search must have among its first results.
 SEARCHES = {
@@ -37,7 +49,8 @@ SEARCHES = {
 }
 FIRST = 5
 WIDTHS = (390, 1280)
-#: Presses of the Tab key, and the least contrast of text (WCAG 2.2, level AA, for large text and code).
+#: Presses of the Tab key, and the least contrast of text (WCAG 2.2, level AA, for large text and
+#: code).
 TABS, CONTRAST = 25, 3.0
 
 OVERFLOWING = """
@@ -115,7 +128,9 @@ class _Page(HTMLParser):
         for key, value in attrs:
             if key in ("id", "name"):
                 self.anchors.add(value or "")
-            elif (key == "href" and tag in ("a", "link")) or (key == "src" and tag in ("img", "script")):
+            elif (key == "href" and tag in ("a", "link")) or (
+                key == "src" and tag in ("img", "script")
+            ):
                 self.links.add(value or "")
 
 
@@ -130,14 +145,18 @@ def broken_links(site: Path) -> Iterator[str]:
                 continue
             target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
             anchor = unquote(parts.fragment)
-            if not target.exists() or (anchor and target in pages and anchor not in pages[target].anchors):
+            if not target.exists() or (
+                anchor and target in pages and anchor not in pages[target].anchors
+            ):
                 yield f"{path.relative_to(site.resolve())}: {link} leads nowhere"
 
 
 @contextmanager
 def browser() -> Iterator[Any]:
     """Open a browser without a window; None where there is none."""
-    binary = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    binary = next(
+        filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+    )
     driver = shutil.which("chromedriver")
     if binary is None or driver is None or find_spec("selenium") is None:
         yield None
@@ -148,7 +167,13 @@ def browser() -> Iterator[Any]:
         options = webdriver.ChromeOptions()
         options.binary_location = binary
         # Without a sandbox, for containers that forbid one: the only pages it sees are ours.
-        for flag in ("headless=new", "no-sandbox", "disable-gpu", "disable-dev-shm-usage", f"user-data-dir={profile}"):
+        for flag in (
+            "headless=new",
+            "no-sandbox",
+            "disable-gpu",
+            "disable-dev-shm-usage",
+            f"user-data-dir={profile}",
+        ):
             options.add_argument(f"--{flag}")
         window = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
         try:
@@ -165,14 +190,24 @@ def faults(window: Any, page: Path) -> Iterator[str]:
         for scheme in ("light", "dark"):
             seen = f"{page.name}, {width} pixels, {scheme}"
             features = [{"name": "prefers-color-scheme", "value": scheme}]
-            window.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "", "features": features})
+            window.execute_cdp_cmd(
+                "Emulation.setEmulatedMedia", {"media": "", "features": features}
+            )
             size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
             window.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
             window.get(page.resolve().as_uri())
-            yield from (f"{seen}: {text!r} reaches over the edge" for text in window.execute_script(OVERFLOWING))
+            yield from (
+                f"{seen}: {text!r} reaches over the edge"
+                for text in window.execute_script(OVERFLOWING)
+            )
             if scheme == "light":
-                yield from (f"{seen}: {text!r} is broken in two" for text in window.execute_script(BROKEN))
-            yield from (f"{seen}: {text!r} is hard to see" for text in window.execute_script(FAINT, CONTRAST))
+                yield from (
+                    f"{seen}: {text!r} is broken in two" for text in window.execute_script(BROKEN)
+                )
+            yield from (
+                f"{seen}: {text!r} is hard to see"
+                for text in window.execute_script(FAINT, CONTRAST)
+            )
             for _ in range(TABS if scheme == "light" else 0):
                 ActionChains(window).send_keys(Keys.TAB).perform()
                 reached = window.execute_script(FOCUSED)
@@ -187,7 +222,10 @@ def not_found(window: Any, site: Path, searches: dict[str, str]) -> Iterator[str
     from selenium.webdriver.support.wait import WebDriverWait
 
     results = "return [...document.querySelectorAll('#search-results li a')].map(a => a.href)"
-    done = "return document.querySelector('#search-results .search-summary')?.innerText.match(/\\d|not match/)"
+    done = (
+        "return document.querySelector('#search-results .search-summary')?.innerText.match(/\\d|not"
+        " match/)"
+    )
 
     def finished(one: Any) -> Any:
         return one.execute_script(done)
@@ -202,7 +240,9 @@ def not_found(window: Any, site: Path, searches: dict[str, str]) -> Iterator[str
 
 def main() -> int:
     """Print what is wrong, and return whether anything is."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("site", type=Path)
     parser.add_argument("--look", action="store_true", help="open pages in a browser")
     chosen = parser.parse_args()
@@ -212,7 +252,9 @@ def main() -> int:
             if window is None:
                 found.append("No browser was found: install chromium, chromedriver and selenium.")
             else:
-                found += [fault for name in LOOKED_AT for fault in faults(window, chosen.site / name)]
+                found += [
+                    fault for name in LOOKED_AT for fault in faults(window, chosen.site / name)
+                ]
                 found += not_found(window, chosen.site, SEARCHES)
     print(*found, sep="\n", end="\n" if found else "")
     return bool(found)

@@ -2,10 +2,11 @@
 
     python tools/check_wheels.py
 
-uv resolves what `[test,lint,docs]` and `[all]` need, from wheels alone, for every platform and Python, by the metadata
-of the package index: nothing is installed, no large file is downloaded. Where there is no solution, each requirement is
-resolved on its own with what it depends on, and those without are printed. The exit status is 1 if `[test,lint,docs]`
-lacks something, and 0 if only `[all]` does.
+uv resolves what `[test,lint,docs]` and `[all]` need, from wheels alone, for every platform and
+Python, by the metadata of the package index: nothing is installed, no large file is downloaded.
+Where there is no solution, each requirement is resolved on its own with what it depends on, and
+those without are printed. The exit status is 1 if `[test,lint,docs]` lacks something, and 0 if only
+`[all]` does.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ Resolves = Callable[[Sequence[str], str, str], bool]
 
 
 def requirements(project: dict[str, Any], extras: Iterable[str]) -> list[str]:
-    """Return what the package and its extras need, with extras that name others written out, each once."""
+    """Return what the package and its extras need, with extras that name others written out, each
+    once."""
     found, waiting = list(project["dependencies"]), list(extras)
     seen = set(waiting)
     for extra in waiting:
@@ -62,14 +64,28 @@ def lacking(needed: Sequence[str], resolves: Resolves) -> dict[str, dict[str, li
 
 
 def table(found: dict[str, dict[str, list[str]]]) -> list[str]:
-    """Return lines of Markdown: requirements by platforms, with the Pythons for which there is no wheel."""
+    """Return lines of Markdown: requirements by platforms, with the Pythons for which there is no
+    wheel."""
     rows = [["no wheel for", *PLATFORMS], ["---"] * (1 + len(PLATFORMS))]
-    rows += [[one, *(", ".join(where.get(platform, [])) for platform in PLATFORMS)] for one, where in found.items()]
+    rows += [
+        [one, *(", ".join(where.get(platform, [])) for platform in PLATFORMS)]
+        for one, where in found.items()
+    ]
     return [f"| {' | '.join(row)} |" for row in rows]
 
 
 def by_uv(needed: Sequence[str], platform: str, python: str) -> bool:
-    command = [sys.executable, "-m", "uv", "pip", "compile", "--quiet", "-", "--only-binary", ":all:"]
+    command = [
+        sys.executable,
+        "-m",
+        "uv",
+        "pip",
+        "compile",
+        "--quiet",
+        "-",
+        "--only-binary",
+        ":all:",
+    ]
     command += ["--python-platform", PLATFORMS[platform], "--python-version", python]
     done = subprocess.run(command, input="\n".join(needed), capture_output=True, text=True, cwd=TOP)
     if done.returncode not in (0, 1):  # 1: there is no solution; anything else is no answer
@@ -83,7 +99,9 @@ def main(resolves: Resolves = by_uv) -> int:
     for extras in (REQUIRED, OPTIONAL):
         needed = requirements(project, extras)
         found = lacking(needed, resolves)
-        print(f"[{','.join(extras)}]: {len(needed)} requirements and what these depend on,", end=" ")
+        print(
+            f"[{','.join(extras)}]: {len(needed)} requirements and what these depend on,", end=" "
+        )
         print(f"{len(PLATFORMS)} platforms, Python {PYTHONS[0]} to {PYTHONS[-1]}:", end=" ")
         print("\n".join(["some have no wheel", *table(found)]) if found else "wheels for all")
         status |= extras == REQUIRED and bool(found)

@@ -37,17 +37,30 @@ HEAD_OF_ARROW = (
 BLUE, GREEN = ("#e8f0fb", "#2b5fa8"), ("#e6f4ea", "#2a7d46")
 
 
-def _box(x: int, y: int, width: int, height: int, colours: tuple[str, str], lines: tuple[str, ...]) -> Iterator[str]:
+def _box(
+    x: int, y: int, width: int, height: int, colours: tuple[str, str], lines: tuple[str, ...]
+) -> Iterator[str]:
     fill, stroke = colours
-    yield f'<rect x="{x}" y="{y}" width="{width}" height="{height}" rx="8" fill="{fill}" stroke="{stroke}"/>'
+    yield (
+        f'<rect x="{x}" y="{y}" width="{width}" height="{height}" rx="8" fill="{fill}"'
+        f' stroke="{stroke}"/>'
+    )
     top = y + height / 2 - LINE * (len(lines) - 1) / 2 + 5
     for i, line in enumerate(lines):
-        yield f'<text x="{x + width / 2:g}" y="{top + i * LINE:g}" text-anchor="middle">{escape(line)}</text>'
+        yield (
+            f'<text x="{x + width / 2:g}" y="{top + i * LINE:g}"'
+            f' text-anchor="middle">{escape(line)}</text>'
+        )
 
 
 def _arrow(x: int, y: int, dx: int, dy: int, word: str) -> Iterator[str]:
-    yield f'<path d="M{x} {y} l{dx} {dy}" stroke="#555" stroke-width="1.5" marker-end="url(#head)"/>'
-    yield f'<text x="{x + dx // 2 + (8 if dy else -14)}" y="{y + dy // 2 + (5 if dy else -6)}">{word}</text>'
+    yield (
+        f'<path d="M{x} {y} l{dx} {dy}" stroke="#555" stroke-width="1.5" marker-end="url(#head)"/>'
+    )
+    yield (
+        f'<text x="{x + dx // 2 + (8 if dy else -14)}"'
+        f' y="{y + dy // 2 + (5 if dy else -6)}">{word}</text>'
+    )
 
 
 def draw() -> str:
@@ -62,7 +75,8 @@ def draw() -> str:
         y += HEIGHT + GAP
     parts += _box(20, y, LEFT, 82, GREEN, LAST)
     head = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {y + 102}" font-family="{FONT}" font-size="16">'
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {y + 102}"'
+        f' font-family="{FONT}" font-size="16">'
     )
     ground = '<rect width="100%" height="100%" fill="white"/>'
     return "\n".join([head, HEAD_OF_ARROW, ground, *parts, "</svg>\n"])

@@ -6,13 +6,14 @@ python tools/mutations.py --only softmax-slope      # run one; the option may be
 python tools/mutations.py --log after.jsonl --tests tests --timeout 3600
 python tools/mutations.py --log before.jsonl --write   # put the log into tools/mutations.md, run nothing
 
-A mutation is a piece of text that occurs exactly once in a file, and what replaces it. The runner copies the tree to a
-temporary folder, changes one file there, runs the tests that should notice it, and puts the file back; the checkout
-itself is never changed. A mutation is killed if a test fails, and has survived if all pass. The share of the killed
-ones, before and after a change of the tests, says whether they have kept their power.
+A mutation is a piece of text that occurs exactly once in a file, and what replaces it. The runner
+copies the tree to a temporary folder, changes one file there, runs the tests that should notice it,
+and puts the file back; the checkout itself is never changed. A mutation is killed if a test fails,
+and has survived if all pass. The share of the killed ones, before and after a change of the tests,
+says whether they have kept their power.
 
-Code that moves takes its mutations along: whoever moves it updates `file`, `old` and `new`, and keeps the name and the
-idea. `tests/test_project.py` checks that every mutation applies.
+Code that moves takes its mutations along: whoever moves it updates `file`, `old` and `new`, and
+keeps the name and the idea. `tests/test_project.py` checks that every mutation applies.
 """
 
 from __future__ import annotations
@@ -39,7 +40,16 @@ TOP = Path(__file__).parents[1]
 PACKAGE = "src/kernelmosaic"
 PAGE = TOP / "tools" / "mutations.md"
 #: What the copies of the tree go without.
-LEFT_OUT = (".git", ".venv", ".mypy_cache", ".ruff_cache", ".pytest_cache", ".hypothesis", "_build", "dist")
+LEFT_OUT = (
+    ".git",
+    ".venv",
+    ".mypy_cache",
+    ".ruff_cache",
+    ".pytest_cache",
+    ".hypothesis",
+    "_build",
+    "dist",
+)
 #: Where a log keeps the run of all selected tests on the unchanged tree.
 BASELINE = "(unchanged)"
 
@@ -55,7 +65,8 @@ class Mutation:
     file : str
         The file, relative to the package.
     old, new : str
-        A text that occurs exactly once in it, and what replaces it.
+        A text that occurs exactly once in it, and what replaces it. Where its lines are broken does
+        not matter.
     tests : tuple of str
         Test files that should notice, relative to ``tests``, the fastest first.
     """
@@ -72,18 +83,46 @@ class Mutation:
         return top / PACKAGE / self.file
 
     def applied(self, top: Path) -> str:
-        """Return the text of the file with the change, or raise a ValueError that says why it does not apply."""
+        """Return the text of the file with the change, or raise a ValueError that says why it does
+        not apply."""
         path = self.path(top)
         if not path.is_file():
-            raise ValueError(f"mutation {self.name} no longer applies: there is no file {PACKAGE}/{self.file}.")
+            raise ValueError(
+                f"mutation {self.name} no longer applies: there is no file {PACKAGE}/{self.file}."
+            )
         text = path.read_text(encoding="utf-8")
-        count = text.count(self.old)
+        places = list(spaced_pattern(self.old).finditer(text))
+        count = len(places)
         if count != 1:
             raise ValueError(
-                f"mutation {self.name} no longer applies: {PACKAGE}/{self.file} has its text {count} times, not once: "
-                f"{self.old!r}. Update tools/mutations.py; the idea is: {self.idea}."
+                f"mutation {self.name} no longer applies: {PACKAGE}/{self.file} has its text"
+                f" {count} times, not once: {self.old!r}. Update tools/mutations.py; the idea is:"
+                f" {self.idea}."
             )
-        return text.replace(self.old, self.new)
+        place = places[0]
+        return text[: place.start()] + self.new + text[place.end() :]
+
+
+def spaced_pattern(text: str) -> re.Pattern[str]:
+    """Return the pattern of a piece of code however its lines are broken.
+
+    Between two tokens there may be any blanks and ends of lines; before a closing bracket there may
+    be the comma that a formatter adds. Blanks at the start and at the end of the text are part of it.
+    """
+    code = text.strip()
+    start, end = text.split(code)
+    lines = []
+    for line in code.split("\n"):
+        tokens = re.findall(r"\w+|[^\w\s]", line)
+        pattern = ""
+        for previous, token in zip(["", *tokens], tokens, strict=False):
+            if previous:
+                pattern += r"\s*"
+            if token in ")]}" and previous != ",":
+                pattern += r"(?:,\s*)?"
+            pattern += re.escape(token)
+        lines.append(pattern)
+    return re.compile(re.escape(start) + r"\s*\n\s*".join(lines) + re.escape(end))
 
 
 def _m(name: str, idea: str, file: str, old: str, new: str, *tests: str) -> Mutation:
@@ -91,7 +130,7 @@ def _m(name: str, idea: str, file: str, old: str, new: str, *tests: str) -> Muta
 
 
 MUTATIONS = (
-    # Solvers ---------------------------------------------------------------------------------------------------------
+    # Solvers --------------------------------------------------------------------------------------
     _m(
         "pair-residual-sign",
         "sign of the change of the slopes after a pair step",
@@ -141,7 +180,8 @@ MUTATIONS = (
         "refused-fits-stay",
         "fits of a path that their shared certificate refuses are not learned again",
         "engine/fit.py",
-        "    settled = [_settled(rough, fit) for rough, fit in zip(fits, certified_fits, strict=True)]\n",
+        "    settled = [_settled(rough, fit) for rough, fit in zip(fits, certified_fits,"
+        " strict=True)]\n",
         "    settled = certified_fits\n",
         "estimators/test_path_work.py",
     ),
@@ -149,7 +189,8 @@ MUTATIONS = (
         "intercept-missing",
         "solutions without their intercept",
         "solvers/program.py",
-        "    intercept = program.best_intercept(values, **near) if intercept is None else intercept\n",
+        "    intercept = program.best_intercept(values, **near) if intercept is None else"
+        " intercept\n",
         "    intercept = 0.0\n",
         "solvers/test_program.py",
         "solvers/test_working_set.py",
@@ -274,7 +315,7 @@ MUTATIONS = (
         "self.residual += self.gram.products(change)",
         "solvers/test_working_set.py",
     ),
-    # Certificates ----------------------------------------------------------------------------------------------------
+    # Certificates ---------------------------------------------------------------------------------
     _m(
         "rounding-dropped",
         "certificates without the bound of their rounding",
@@ -287,8 +328,10 @@ MUTATIONS = (
         "certified-losses-in-the-middle",
         "losses of the certificate at the middle of the residuals' intervals",
         "learning/certificate.py",
-        "program.primal_bound(quadratic + forms.quadratic_error, forms.values, intercept, forms.values_error)",
-        "program.primal_bound(quadratic + forms.quadratic_error, forms.values, intercept, 0.0 * forms.values_error)",
+        "program.primal_bound(quadratic + forms.quadratic_error, forms.values, intercept,"
+        " forms.values_error)",
+        "program.primal_bound(quadratic + forms.quadratic_error, forms.values, intercept, 0.0 *"
+        " forms.values_error)",
         "estimators/test_certificate.py",
     ),
     _m(
@@ -392,7 +435,7 @@ MUTATIONS = (
         "* size",
         "machines/test_multiclass.py",
     ),
-    # Normalising -----------------------------------------------------------------------------------------------------
+    # Normalising ----------------------------------------------------------------------------------
     _m(
         "trace-is-a-sum",
         "kernels divided by their trace, not by the mean diagonal",
@@ -432,11 +475,12 @@ MUTATIONS = (
         "columns of a fold scaled by all samples, those held out included",
         "engine/search.py",
         "            yield paths, steps, self.given, train, held, self.options.scale, starts\n",
-        "            given = replace(self.given, X=self.given.standardizer(self.model.read_kernels())(self.given.X))\n"
-        "            yield paths, steps, given, train, held, False, starts\n",
+        "            given = replace(self.given,"
+        " X=self.given.standardizer(self.model.read_kernels())(self.given.X))\n            yield"
+        " paths, steps, given, train, held, False, starts\n",
         "estimators/test_cv.py",
     ),
-    # Kernels ---------------------------------------------------------------------------------------------------------
+    # Kernels --------------------------------------------------------------------------------------
     _m(
         "width-not-squared",
         "width of the Gaussian kernel not squared",
@@ -471,7 +515,7 @@ MUTATIONS = (
         "(entry.name, type(entry.kernel).__name__, self._content(entry.columns))",
         "estimators/test_shared_content.py",
     ),
-    # Warm starts -----------------------------------------------------------------------------------------------------
+    # Warm starts ----------------------------------------------------------------------------------
     _m(
         "start-of-another-fold",
         "start taken from a fold that has other classes",
@@ -509,7 +553,7 @@ MUTATIONS = (
         "learning/test_start.py",
         "contracts/test_learners.py",
     ),
-    # Learners --------------------------------------------------------------------------------------------------------
+    # Learners -------------------------------------------------------------------------------------
     _m(
         "line-search-sign",
         "line search takes the steps that it should refuse",
@@ -595,7 +639,7 @@ MUTATIONS = (
         "theta = np.where(usable[:, np.newaxis], at.theta * s[:, np.newaxis], 0.0)",
         "multiclass/test_learning.py",
     ),
-    # Several classes -------------------------------------------------------------------------------------------------
+    # Several classes ------------------------------------------------------------------------------
     _m(
         "margin-off-by-one",
         "margin of the joint machine 2, not 1",
@@ -641,7 +685,7 @@ MUTATIONS = (
         "estimators/test_repeats.py",
         "estimators/test_params.py",
     ),
-    # Gates -----------------------------------------------------------------------------------------------------------
+    # Gates ----------------------------------------------------------------------------------------
     _m(
         "softmax-slope",
         "slope of softmax gates without the term of the other kernels",
@@ -668,7 +712,7 @@ MUTATIONS = (
         "G[support] = np.sum(each,",
         "localized/test_learning.py",
     ),
-    # Missing views ---------------------------------------------------------------------------------------------------
+    # Missing views --------------------------------------------------------------------------------
     _m(
         "stand-in-of-another-sample",
         "stand-ins made of the wrong training samples",
@@ -685,7 +729,7 @@ MUTATIONS = (
         "own *= own.shape[1] / own.sum(axis=1, keepdims=True)",
         "estimators/test_missing_views.py",
     ),
-    # Low rank --------------------------------------------------------------------------------------------------------
+    # Low rank -------------------------------------------------------------------------------------
     _m(
         "fourier-scale",
         "Fourier features too short by the root of two",
@@ -720,7 +764,7 @@ MUTATIONS = (
         "gram/test_features.py",
         "gram/test_centring_noise.py",
     ),
-    # Predictions -----------------------------------------------------------------------------------------------------
+    # Predictions ----------------------------------------------------------------------------------
     _m(
         "decision-without-intercept",
         "decision function without its intercept",
@@ -735,7 +779,8 @@ MUTATIONS = (
         "contributions of the kernels without their weights",
         "engine/expansion.py",
         "            out[rows, m] = values\n",
-        "            out[rows, m] = values / np.maximum(self.eta[:, int(np.searchsorted(self.kept, m))], 1e-12)\n",
+        "            out[rows, m] = values / np.maximum(self.eta[:, int(np.searchsorted(self.kept,"
+        " m))], 1e-12)\n",
         "estimators/test_predictions.py",
     ),
     _m(
@@ -746,7 +791,7 @@ MUTATIONS = (
         "yield strip, int(self.kept[k]), values + 0.0 * self.eta[:, k]",
         "estimators/test_predictions.py",
     ),
-    # Calibration -----------------------------------------------------------------------------------------------------
+    # Calibration ----------------------------------------------------------------------------------
     _m(
         "calibration-slope-sign",
         "sign of the slope of the likelihood",
@@ -771,13 +816,14 @@ MUTATIONS = (
         "inside, own = crossed.samples.take(np.union1d(train, held)), None",
         "estimators/test_calibration.py",
     ),
-    # Cross-validation ------------------------------------------------------------------------------------------------
+    # Cross-validation -----------------------------------------------------------------------------
     _m(
         "folds-overlap",
         "folds trained on the samples they hold out",
         "engine/search.py",
         "    inside, outside = given.take(train), _safe_indexing(given.X, held)\n",
-        "    inside, outside = given.take(np.union1d(train, held)), _safe_indexing(given.X, held)\n",
+        "    inside, outside = given.take(np.union1d(train, held)), _safe_indexing(given.X,"
+        " held)\n",
         "estimators/test_cv.py",
     ),
     _m(
@@ -790,7 +836,8 @@ MUTATIONS = (
     ),
     _m(
         "window-at-the-value-of-equal-weights",
-        "norms tried at the best value of equal weights, whatever the scale of their combined kernel",
+        "norms tried at the best value of equal weights, whatever the scale of their combined"
+        " kernel",
         "engine/search.py",
         "middle = self._nearest(self.values[best] / self._scale_of(norm))",
         "middle = self._nearest(self.values[best])",
@@ -901,7 +948,7 @@ MUTATIONS = (
         "estimators/test_cv.py",
         "estimators/test_calibration.py",
     ),
-    # Statistics ------------------------------------------------------------------------------------------------------
+    # Statistics -----------------------------------------------------------------------------------
     _m(
         "t-test-one-sided",
         "p-value of the corrected t test halved",
@@ -926,7 +973,7 @@ MUTATIONS = (
         "np.sqrt((1 / len(a)) * variance)",
         "stats/test_resampled_t_test.py",
     ),
-    # Command line and model files ------------------------------------------------------------------------------------
+    # Command line and model files -----------------------------------------------------------------
     _m(
         "target-among-the-features",
         "target left among the columns that are learned from",
@@ -988,7 +1035,8 @@ MUTATIONS = (
         "hidden-kernels-are-zeros",
         "kernels that vary, but whose digits centring takes, taken for constant",
         "gram/normalizing.py",
-        'if self.scale_ == np.inf and not (is_constant(X) if kernel.input_kind == "numbers" else np.ptp(K) == 0):',
+        'if self.scale_ == np.inf and not (is_constant(X) if kernel.input_kind == "numbers" else'
+        " np.ptp(K) == 0):",
         "if False:",
         "gram/test_centring_noise.py",
     ),
@@ -1008,7 +1056,7 @@ MUTATIONS = (
         "    if False:\n",
         "test_persistence.py",
     ),
-    # Least squares by leave-one-out and evidence --------------------------------------------------------------------
+    # Least squares by leave-one-out and evidence --------------------------------------------------
     _m(
         "left-out-residual",
         "residuals of the fit for those of samples left out",
@@ -1148,12 +1196,13 @@ MUTATIONS = (
 )
 
 
-# Running -------------------------------------------------------------------------------------------------------------
+# Running ------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a mutation: killed, survived, timeout or error, by which test, and after how many seconds."""
+    """What became of a mutation: killed, survived, timeout or error, by which test, and after how
+    many seconds."""
 
     status: str
     by: str
@@ -1165,7 +1214,9 @@ def selected(mutation: Mutation, tests: list[str] | None, top: Path = TOP) -> li
     chosen = tests or [f"tests/{name}" for name in mutation.tests]
     for name in chosen:
         if not (top / name.partition("::")[0]).exists():
-            raise ValueError(f"mutation {mutation.name}: there is no {name}; name the tests that notice it now.")
+            raise ValueError(
+                f"mutation {mutation.name}: there is no {name}; name the tests that notice it now."
+            )
     return chosen
 
 
@@ -1228,7 +1279,8 @@ def run_tests(tree: Path, tests: Iterable[str], timeout: float) -> Outcome:
         return Outcome("timeout", "", time.monotonic() - began)
     failed = re.search(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", output, re.MULTILINE)
     by = failed[1] if failed else ""
-    # Tests that cannot be collected say that the changed source cannot be imported, or that no test was found.
+    # Tests that cannot be collected say that the changed source cannot be imported, or that no test
+    # was found.
     status = {0: "survived", 1: "killed"}.get(process.returncode, "error")
     return Outcome(status, by, time.monotonic() - began)
 
@@ -1237,7 +1289,9 @@ def read_log(path: Path | None) -> dict[str, dict[str, Any]]:
     """Return the last line of every mutation in a log, by name."""
     if path is None or not path.exists():
         return {}
-    lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+    lines = [
+        json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()
+    ]
     return {line["name"]: line for line in lines}
 
 
@@ -1279,8 +1333,11 @@ def run_all(
                 copy.__exit__(None, None, None)
 
 
-def run_unchanged(mutations: Iterable[Mutation], tests: list[str] | None, timeout: float) -> Outcome:
-    """Run all tests that the mutations name on an unchanged copy: they must pass, or killing means nothing."""
+def run_unchanged(
+    mutations: Iterable[Mutation], tests: list[str] | None, timeout: float
+) -> Outcome:
+    """Run all tests that the mutations name on an unchanged copy: they must pass, or killing means
+    nothing."""
     chosen = sorted({name for mutation in mutations for name in selected(mutation, tests)})
     with copied_tree() as tree:
         return run_tests(tree, chosen, timeout)
@@ -1288,19 +1345,31 @@ def run_unchanged(mutations: Iterable[Mutation], tests: list[str] | None, timeou
 
 def page(log: dict[str, dict[str, Any]]) -> str:
     """Return the table of a log."""
-    rows = [(one, log.get(one.name, {"status": "not run", "by": "", "seconds": 0.0})) for one in MUTATIONS]
+    rows = [
+        (one, log.get(one.name, {"status": "not run", "by": "", "seconds": 0.0}))
+        for one in MUTATIONS
+    ]
     counts = {
-        status: sum(row["status"] == status for _, row in rows) for status in sorted({r["status"] for _, r in rows})
+        status: sum(row["status"] == status for _, row in rows)
+        for status in sorted({r["status"] for _, r in rows})
     }
     said = ", ".join(f"{count} {status}" for status, count in counts.items())
     unchanged = (
-        log.get(BASELINE, {"status": "not run"})["status"].replace("survived", "passed").replace("killed", "failed")
+        log.get(BASELINE, {"status": "not run"})["status"]
+        .replace("survived", "passed")
+        .replace("killed", "failed")
     )
     lines = [
         "# Mutations of the library, and the tests that notice them",
         "",
-        "Written by `python tools/mutations.py --log FILE --write`. A mutation is killed if a test fails, and has",
-        "survived if all tests selected for it pass; a timeout is neither. The test named is the first that fails.",
+        (
+            "Written by `python tools/mutations.py --log FILE --write`. A mutation is killed if a"
+            " test fails, and has"
+        ),
+        (
+            "survived if all tests selected for it pass; a timeout is neither. The test named is"
+            " the first that fails."
+        ),
         "",
         f"{len(rows)} mutations: {said}. The same tests on the unchanged source: {unchanged}.",
         "",
@@ -1308,14 +1377,16 @@ def page(log: dict[str, dict[str, Any]]) -> str:
         "|---|---|---|---|",
     ]
     lines += [
-        f"| {one.name} | {one.idea} | {row['status']} | {'`' + row['by'] + '`' if row['by'] else ''} |"
+        f"| {one.name} | {one.idea} | {row['status']} |"
+        f" {'`' + row['by'] + '`' if row['by'] else ''} |"
         for one, row in rows
     ]
     return "\n".join(lines) + "\n"
 
 
 def chosen_mutations(names: list[str]) -> list[Mutation]:
-    """Return the mutations of these names, all if there are none, or raise a ValueError naming an unknown one."""
+    """Return the mutations of these names, all if there are none, or raise a ValueError naming an
+    unknown one."""
     known = {one.name: one for one in MUTATIONS}
     for name in names:
         if name not in known:
@@ -1325,15 +1396,41 @@ def chosen_mutations(names: list[str]) -> list[Mutation]:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--list", action="store_true", help="show the mutations, run nothing")
-    parser.add_argument("--only", action="append", default=[], metavar="NAME", help="run this one; may be repeated")
-    parser.add_argument("--log", type=Path, metavar="FILE", help="JSON lines to add to; what it has is not run again")
-    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="how many run at the same time")
-    parser.add_argument("--timeout", type=float, default=120.0, metavar="S", help="seconds for the tests of a mutation")
-    parser.add_argument("--tests", nargs="+", metavar="PATH", help="run these, not the tests that each mutation names")
-    parser.add_argument("--unchanged", action="store_true", help="first run all these tests on the unchanged source")
-    parser.add_argument("--write", action="store_true", help="put the log into tools/mutations.md, run nothing")
+    parser.add_argument(
+        "--only", action="append", default=[], metavar="NAME", help="run this one; may be repeated"
+    )
+    parser.add_argument(
+        "--log",
+        type=Path,
+        metavar="FILE",
+        help="JSON lines to add to; what it has is not run again",
+    )
+    parser.add_argument(
+        "--jobs", type=int, default=1, metavar="N", help="how many run at the same time"
+    )
+    parser.add_argument(
+        "--timeout",
+        type=float,
+        default=120.0,
+        metavar="S",
+        help="seconds for the tests of a mutation",
+    )
+    parser.add_argument(
+        "--tests",
+        nargs="+",
+        metavar="PATH",
+        help="run these, not the tests that each mutation names",
+    )
+    parser.add_argument(
+        "--unchanged", action="store_true", help="first run all these tests on the unchanged source"
+    )
+    parser.add_argument(
+        "--write", action="store_true", help="put the log into tools/mutations.md, run nothing"
+    )
     given = parser.parse_args(arguments)
     try:
         mutations = chosen_mutations(given.only)
@@ -1351,7 +1448,13 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
 
     def note(name: str, outcome: Outcome, **more: Any) -> None:
-        line = {"name": name, "status": outcome.status, "by": outcome.by, "seconds": round(outcome.seconds, 1), **more}
+        line = {
+            "name": name,
+            "status": outcome.status,
+            "by": outcome.by,
+            "seconds": round(outcome.seconds, 1),
+            **more,
+        }
         log[name] = line
         print(f"{name:44}{outcome.status:10}{outcome.seconds:6.1f} s  {outcome.by}", flush=True)
         if given.log is not None:
@@ -1364,9 +1467,17 @@ def main(arguments: list[str] | None = None) -> int:
             return 1
     left = [one for one in mutations if not is_known(one, given.tests, log)]
     for mutation, outcome in run_all(left, given.tests, given.timeout, given.jobs):
-        note(mutation.name, outcome, old=mutation.old, new=mutation.new, tests=selected(mutation, given.tests))
+        note(
+            mutation.name,
+            outcome,
+            old=mutation.old,
+            new=mutation.new,
+            tests=selected(mutation, given.tests),
+        )
     results = [log[one.name]["status"] for one in mutations]
-    print(f"{results.count('killed')} of {len(results)} killed, {results.count('survived')} survived")
+    print(
+        f"{results.count('killed')} of {len(results)} killed, {results.count('survived')} survived"
+    )
     return 0 if results.count("killed") == len(results) else 1
 
 

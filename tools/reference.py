@@ -1,7 +1,8 @@
-"""Parameters on the pages of the reference: each explained where it is listed, everyday ones before expert ones.
+"""Parameters on the pages of the reference: each explained where it is listed, everyday ones before
+expert ones.
 
-A docstring may say of a parameter "As in :class:`MKLClassifier`". On the page of the class stands what is said there,
-with the default of the class itself. Docstrings are read and never written.
+A docstring may say of a parameter "As in :class:`MKLClassifier`". On the page of the class stands
+what is said there, with the default of the class itself. Docstrings are read and never written.
 """
 
 from __future__ import annotations
@@ -15,8 +16,31 @@ import kernelmosaic
 #: What most fits set; everything else is for experts.
 EVERYDAY = frozenset(
     (
-        *("kernels", "estimator", "C", "Cs", "norm", "norms", "weights", "loss", "epsilon", "quantile", "nu", "kappa"),
-        *("alpha", "criterion", "per_target", "gating", "estimate", "on", "multi_class", "class_weight", "calibration"),
+        *(
+            "kernels",
+            "estimator",
+            "C",
+            "Cs",
+            "norm",
+            "norms",
+            "weights",
+            "loss",
+            "epsilon",
+            "quantile",
+            "nu",
+            "kappa",
+        ),
+        *(
+            "alpha",
+            "criterion",
+            "per_target",
+            "gating",
+            "estimate",
+            "on",
+            "multi_class",
+            "class_weight",
+            "calibration",
+        ),
         *("missing", "scale", "cv", "scoring", "n_jobs", "random_state", "verbose"),
     )
 )
@@ -29,7 +53,9 @@ Entry = tuple[str, list[str]]
 
 def section(lines: list[str]) -> tuple[int, int]:
     """Return where the entries of the parameters begin and end; equal where there are none."""
-    titles = [i for i in range(len(lines) - 1) if lines[i].strip() and set(lines[i + 1].strip()) == {"-"}]
+    titles = [
+        i for i in range(len(lines) - 1) if lines[i].strip() and set(lines[i + 1].strip()) == {"-"}
+    ]
     found = [i for i in titles if lines[i].strip() == "Parameters"]
     if not found:
         return 0, 0
@@ -78,12 +104,15 @@ def explained(cls: type, lines: list[str]) -> list[Entry]:
             above, below = there[name]
             here, then = (inspect.signature(one).parameters[name].default for one in (cls, other))
             own = head if " : " in head else above if here == then else with_default(above, here)
-            found.append((own, [*below, *(["", f"    {remark}"] if remark and name in named else [])]))
+            found.append(
+                (own, [*below, *(["", f"    {remark}"] if remark and name in named else [])])
+            )
     return found
 
 
 def grouped(cls: type, lines: list[str]) -> list[str]:
-    """Return the lines of a docstring with its parameters explained, and in two groups if there are many."""
+    """Return the lines of a docstring with its parameters explained, and in two groups if there are
+    many."""
     begin, end = section(lines)
     found = explained(cls, lines)
     if begin == end:
@@ -92,5 +121,10 @@ def grouped(cls: type, lines: list[str]) -> list[str]:
     second = [one for one in found if one not in first]
     out = [line for head, text in first for line in (head, *text)] + [""]
     if second:
-        out += ["Other Parameters", "----------------", *(line for head, text in second for line in (head, *text)), ""]
+        out += [
+            "Other Parameters",
+            "----------------",
+            *(line for head, text in second for line in (head, *text)),
+            "",
+        ]
     return [*lines[:begin], *out, *lines[end:]]

@@ -3,10 +3,11 @@
 python tools/rounding.py                                       # every setting, one after the other
 python tools/rounding.py --only generic --pytest-args "-n 2 tests/solvers"
 
-The settings: other kernels of OpenBLAS, NumPy without the instructions it chooses among, loops that Numba compiles for
-any processor, one and two threads, and samples moved by one unit in the last place (`tests/last_place.py`). A setting
-that this processor or these packages do not know is said to be left out. One line says what came of each, and the tests
-that failed follow; the exit status is 1 if any did.
+The settings: other kernels of OpenBLAS, NumPy without the instructions it chooses among, loops that
+Numba compiles for any processor, one and two threads, and samples moved by one unit in the last
+place (`tests/last_place.py`). A setting that this processor or these packages do not know is said
+to be left out. One line says what came of each, and the tests that failed follow; the exit status
+is 1 if any did.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ CORES = {
 }
 SUITE = ("-q", "-rfE", "--maxprocesses=8", "--dist=worksteal", "-m", "not torch and not campaign")
 
-#: Prints the features among which NumPy chooses here, and the kernels that NumPy's and SciPy's OpenBLAS use, once a
-#: product has shown that they run.
+#: Prints the features among which NumPy chooses here, and the kernels that NumPy's and SciPy's
+#: OpenBLAS use, once a product has shown that they run.
 PROBE = """
 import numpy as np, scipy.linalg
 from threadpoolctl import threadpool_info
@@ -49,7 +50,8 @@ print(*(info["architecture"] for info in threadpool_info() if info["internal_api
 
 @dataclass(frozen=True)
 class Setting:
-    """Another machine: what the environment holds there, further arguments of pytest, and whose kernels BLAS uses."""
+    """Another machine: what the environment holds there, further arguments of pytest, and whose
+    kernels BLAS uses."""
 
     name: str
     environment: dict[str, str] = field(default_factory=dict)
@@ -60,20 +62,33 @@ class Setting:
 def probe(environment: dict[str, str]) -> list[list[str]]:
     """Return the words that `PROBE` prints, line by line; none where it ends otherwise."""
     done = subprocess.run(
-        [sys.executable, "-c", PROBE], env=os.environ | environment, capture_output=True, text=True, check=False
+        [sys.executable, "-c", PROBE],
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     return [line.split() for line in done.stdout.splitlines()] if done.returncode == 0 else [[], []]
 
 
 def settings(features: list[str], compiled: str) -> list[Setting]:
-    """Return those of this kind of processor; loops compiled for any go into the folder `compiled`."""
+    """Return those of this kind of processor; loops compiled for any go into the folder
+    `compiled`."""
     machine = {"AMD64": "x86_64", "arm64": "aarch64"}.get(platform.machine(), platform.machine())
     return [
-        *(Setting(core.lower(), {"OPENBLAS_CORETYPE": core}, core=core) for core in CORES.get(machine, ())),
+        *(
+            Setting(core.lower(), {"OPENBLAS_CORETYPE": core}, core=core)
+            for core in CORES.get(machine, ())
+        ),
         Setting("plain-numpy", {"NPY_DISABLE_CPU_FEATURES": " ".join(features)}),
         Setting("generic", {"NUMBA_CPU_NAME": "generic", "NUMBA_CACHE_DIR": compiled}),
         *(
-            Setting(name, dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), count))
+            Setting(
+                name,
+                dict.fromkeys(
+                    ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), count
+                ),
+            )
             for name, count in (("one-thread", "1"), ("two-threads", "2"))
         ),
         Setting("last-place", arguments=("-p", "tests.last_place")),
@@ -81,8 +96,11 @@ def settings(features: list[str], compiled: str) -> list[Setting]:
 
 
 def known(setting: Setting) -> bool:
-    """Return whether every OpenBLAS here has the kernels of a setting, and they run on this processor."""
-    return not setting.core or {core.lower() for core in probe(setting.environment)[1]} == {setting.core.lower()}
+    """Return whether every OpenBLAS here has the kernels of a setting, and they run on this
+    processor."""
+    return not setting.core or {core.lower() for core in probe(setting.environment)[1]} == {
+        setting.core.lower()
+    }
 
 
 def run(setting: Setting, arguments: list[str]) -> bool:
@@ -90,10 +108,19 @@ def run(setting: Setting, arguments: list[str]) -> bool:
     start = time.monotonic()
     command = [sys.executable, "-m", "pytest", *SUITE, *setting.arguments, *arguments]
     done = subprocess.run(
-        command, cwd=TOP, env=os.environ | setting.environment, capture_output=True, text=True, check=False
+        command,
+        cwd=TOP,
+        env=os.environ | setting.environment,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     lines = done.stdout.splitlines()
-    ends = [line for line in lines if re.search(r"\d+ (passed|failed|skipped|error|deselected).* in ", line)]
+    ends = [
+        line
+        for line in lines
+        if re.search(r"\d+ (passed|failed|skipped|error|deselected).* in ", line)
+    ]
     came = re.sub(r",? \d+ warnings?| in .*", "", ends[-1]).strip(" =") if ends else "no end"
     print(f"{setting.name:12}  {came}, {time.monotonic() - start:.0f} s", flush=True)
     failed = [line for line in lines if line.startswith(("FAILED", "ERROR"))]
@@ -105,9 +132,17 @@ def run(setting: Setting, arguments: list[str]) -> bool:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", action="append", metavar="NAME", help="one setting; may be given several times")
-    parser.add_argument("--pytest-args", default="-n auto", help="as one word; without paths, all tests of the library")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--only", action="append", metavar="NAME", help="one setting; may be given several times"
+    )
+    parser.add_argument(
+        "--pytest-args",
+        default="-n auto",
+        help="as one word; without paths, all tests of the library",
+    )
     options = parser.parse_args()
     arguments = shlex.split(options.pytest_args)
     if not any((TOP / word.partition("::")[0]).exists() for word in arguments):
@@ -124,7 +159,11 @@ def main() -> int:
             if known(setting):
                 green = run(setting, arguments) and green
             else:
-                print(f"{setting.name:12}  left out: no such kernels in a BLAS here, or they do not run", flush=True)
+                print(
+                    f"{setting.name:12}  left out: no such kernels in a BLAS here, or they do"
+                    " not run",
+                    flush=True,
+                )
     return 0 if green else 1
 
 

@@ -1,10 +1,12 @@
-"""Measures of the source tree: how much a reader has to hold, beside what version 0.4.0 had and what is wanted.
+"""Measures of the source tree: how much a reader has to hold, beside what version 0.4.0 had and
+what is wanted.
 
 python tools/structure.py              # print the table
 python tools/structure.py --details    # and what stands behind its figures, name by name
 
-What can be counted is counted. What only a reader can recognise, such as the ways to fit, is listed here by the names
-of its definitions; a name that the tree no longer defines is an error, so that no list outlives the code.
+What can be counted is counted. What only a reader can recognise, such as the ways to fit, is listed
+here by the names of its definitions; a name that the tree no longer defines is an error, so that no
+list outlives the code.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from types import FrameType
 TOP = Path(__file__).parents[1]
 SRC = TOP / "src"
 
-# Definitions that are counted by name ---------------------------------------------------------------------------------
+# Definitions that are counted by name -------------------------------------------------------------
 
 #: Classes that solve least squares.
 LEAST_SQUARES = (
@@ -31,7 +33,12 @@ LEAST_SQUARES = (
     *("MatrixForm", "FeatureForm", "PairForm"),
 )
 #: Functions that lead from samples and kernels to what an estimator has learned.
-WAYS_TO_FIT = ("fit", "BaseRidge._learn_ridge", "BayesianMKLClassifier.fit", "UnlabelledEstimator.fit")
+WAYS_TO_FIT = (
+    "fit",
+    "BaseRidge._learn_ridge",
+    "BayesianMKLClassifier.fit",
+    "UnlabelledEstimator.fit",
+)
 #: Functions that state the objective and the gap that weights and coefficients prove.
 CERTIFYING = ("KernelWeights.certificate", "LeastSquaresProblem.certificate")
 #: Functions that lead from scores of held-out samples to C and to a fit of the choice.
@@ -39,24 +46,50 @@ CHOOSING_C = (
     *("PathSearch._search", "fit_choice", "PathSearchCV.fit"),
     *("_follow_paths", "ResponseSurfaceSearchCV.fit"),
 )
-#: Exceptions that ended loops in version 0.4.0, where they were raised to be caught elsewhere. None is to come back.
+#: Exceptions that ended loops in version 0.4.0, where they were raised to be caught elsewhere. None
+#: is to come back.
 LOOP_ENDINGS = ("ExhaustedError", "_Done", "ConicError")
 #: What makes each family: its mathematics, its estimators, its displays and its scores.
 FAMILIES = {
     "bayesian": ("BayesianMKLClassifier", "LocalizedBayesianMKLClassifier", "Precisions"),
-    "discriminant": ("Discriminant", "DiscriminantProblem", "Indicators", "TraceMethod", "DiscriminantMKLClassifier"),
+    "discriminant": (
+        "Discriminant",
+        "DiscriminantProblem",
+        "Indicators",
+        "TraceMethod",
+        "DiscriminantMKLClassifier",
+    ),
     "localized": ("Gating", "GateLearner", "GateMethod", "LocalizedMKLClassifier", "GatingDisplay"),
-    "multiclass": ("PosteriorSVC", "ClassWiseProblem", "Posteriors", "ClassWiseMethod", "BilinearMKLClassifier"),
+    "multiclass": (
+        "PosteriorSVC",
+        "ClassWiseProblem",
+        "Posteriors",
+        "ClassWiseMethod",
+        "BilinearMKLClassifier",
+    ),
     "pairs": ("Pairwise", "PairStack", "PairForm", "PairSplit"),
-    "ridge": ("learn_ridge", "learn_target_weights", "CrossFitted", "MKLRidgeCV", "TargetSharesDisplay"),
-    "survival": ("Cox", "Times", "MKLSurvival", "MKLSurvivalCV", "brier_score", "SurvivalCalibrationDisplay"),
+    "ridge": (
+        "learn_ridge",
+        "learn_target_weights",
+        "CrossFitted",
+        "MKLRidgeCV",
+        "TargetSharesDisplay",
+    ),
+    "survival": (
+        "Cox",
+        "Times",
+        "MKLSurvival",
+        "MKLSurvivalCV",
+        "brier_score",
+        "SurvivalCalibrationDisplay",
+    ),
     "unlabelled": ("EmbeddingOptions", "MKLClustering", "EmbeddingDisplay"),
 }
 #: Classes whose names end so are stacks, grams, sets, forms or features.
 ASKED_FOR = ("Stack", "Gram", "Set", "Form", "Features")
 
-#: The measures of version 0.4.0, and those wanted. What `isinstance` asks for and stores on other objects are counted
-#: in version 0.4.0 as here.
+#: The measures of version 0.4.0, and those wanted. What `isinstance` asks for and stores on other
+#: objects are counted in version 0.4.0 as here.
 MEASURES = {
     "tokens in `src/`, without comments and docstrings": ("335,000", "at most 290,000"),
     "classes": ("454", "at most 360"),
@@ -73,13 +106,16 @@ MEASURES = {
     "exceptions that end a loop: places": ("8", "0"),
 }
 
-# The tree -------------------------------------------------------------------------------------------------------------
+# The tree -----------------------------------------------------------------------------------------
 
 
 def sources() -> dict[str, Path]:
     """Return the modules of the wheel, by name."""
     paths = sorted((SRC / "kernelmosaic").rglob("*.py"))
-    return {".".join(p.relative_to(SRC).with_suffix("").parts).removesuffix(".__init__"): p for p in paths}
+    return {
+        ".".join(p.relative_to(SRC).with_suffix("").parts).removesuffix(".__init__"): p
+        for p in paths
+    }
 
 
 @cache
@@ -107,15 +143,21 @@ def imported(tree: ast.AST, modules: dict[str, Path]) -> set[str]:
 
 
 def resolved(name: str) -> str:
-    """Return a dotted name with the module of `kernelmosaic.gpu` that defines it, where that is loaded on first use."""
+    """Return a dotted name with the module of `kernelmosaic.gpu` that defines it, where that is
+    loaded on first use."""
     from kernelmosaic.gpu import HOMES
 
     package, _, last = name.rpartition(".")
-    return f"{package}.{HOMES[last]}.{last}" if package == "kernelmosaic.gpu" and last in HOMES else name
+    return (
+        f"{package}.{HOMES[last]}.{last}"
+        if package == "kernelmosaic.gpu" and last in HOMES
+        else name
+    )
 
 
 def circles(graph: dict[str, set[str]]) -> list[list[str]]:
-    """Return the sets of modules that import each other, directly or by others (Tarjan's algorithm)."""
+    """Return the sets of modules that import each other, directly or by others (Tarjan's
+    algorithm)."""
     order: dict[str, int] = {}
     low: dict[str, int] = {}
     stack: list[str] = []
@@ -144,13 +186,16 @@ def circles(graph: dict[str, set[str]]) -> list[list[str]]:
 
 
 def import_circles() -> list[list[str]]:
-    """Return the circles of the package; its front page, which resolves names on demand, is not part of any."""
+    """Return the circles of the package; its front page, which resolves names on demand, is not
+    part of any."""
     modules = sources()
-    graph = {name: imported(tree, modules) - {name, "kernelmosaic"} for name, tree in trees().items()}
+    graph = {
+        name: imported(tree, modules) - {name, "kernelmosaic"} for name, tree in trees().items()
+    }
     return circles(graph)
 
 
-# Definitions ----------------------------------------------------------------------------------------------------------
+# Definitions --------------------------------------------------------------------------------------
 
 
 def definitions() -> dict[str, set[str]]:
@@ -185,7 +230,8 @@ def count_defined(names: Iterable[str]) -> int:
 
 
 def folders_of_families() -> dict[str, list[str]]:
-    """Return the folders, or modules outside folders, in which the definitions of each family stand."""
+    """Return the folders, or modules outside folders, in which the definitions of each family
+    stand."""
     modules_of = definitions()
     folders = {}
     for family, names in FAMILIES.items():
@@ -195,7 +241,7 @@ def folders_of_families() -> dict[str, list[str]]:
     return folders
 
 
-# What is counted in the text ------------------------------------------------------------------------------------------
+# What is counted in the text ----------------------------------------------------------------------
 
 #: Tokens that lay out a text.
 LAYOUT = {
@@ -215,7 +261,9 @@ def docstring_lines(tree: ast.AST) -> set[int]:
     """Return the numbers of the lines of docstrings."""
     lines: set[int] = set()
     for node in ast.walk(tree):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node, clean=False):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(
+            node, clean=False
+        ):
             lines |= set(range(node.body[0].lineno, (node.body[0].end_lineno or 0) + 1))
     return lines
 
@@ -251,13 +299,14 @@ def ended_loops(tree: ast.AST) -> Iterator[str]:
             yield from (name for name in names if name in LOOP_ENDINGS)
 
 
-# What is counted in a fit ---------------------------------------------------------------------------------------------
+# What is counted in a fit -------------------------------------------------------------------------
 
 _COMPREHENSIONS = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")
 
 
 def traced_fit() -> tuple[set[str], list[str]]:
-    """Return the functions that a second fit of 100 samples enters, and its frames as the pair steps begin."""
+    """Return the functions that a second fit of 100 samples enters, and its frames as the pair
+    steps begin."""
     from kernelmosaic import MKLClassifier, datasets
 
     X, y = datasets.make_gaussians(n_components=4, n_samples=100, random_state=0)
@@ -293,7 +342,10 @@ def _own_frames(frame: FrameType | None) -> list[str]:
 def _is_own(frame: FrameType) -> bool:
     """Whether a frame is that of a function of the package."""
     code = frame.f_code
-    return code.co_filename.startswith(str(SRC / "kernelmosaic")) and code.co_name not in _COMPREHENSIONS
+    return (
+        code.co_filename.startswith(str(SRC / "kernelmosaic"))
+        and code.co_name not in _COMPREHENSIONS
+    )
 
 
 def _described(frame: FrameType) -> str:
@@ -303,7 +355,7 @@ def _described(frame: FrameType) -> str:
     return f"{path.as_posix()}:{code.co_firstlineno} {code.co_qualname}"
 
 
-# The table ------------------------------------------------------------------------------------------------------------
+# The table ----------------------------------------------------------------------------------------
 
 
 def figures() -> list[str]:
@@ -356,8 +408,12 @@ def details() -> Iterator[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--details", action="store_true", help="name what stands behind the figures")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--details", action="store_true", help="name what stands behind the figures"
+    )
     arguments = parser.parse_args()
     print(table())
     if arguments.details:

@@ -2,9 +2,10 @@
 
 python -m pytest -p tools.tolerances -o enable_assertion_pass_hook=true tests/solvers
 
-`assert_allclose`, `allclose`, `pytest.approx` and plain comparisons with a number below 1e-2 are measured; the summary
-lists the assertions that come closest to failing, with the test where they do, down to `TOLERANCES_ABOVE` (0.5).
-Plain comparisons need the option; a `__pycache__` of tests that ran without it hides them (set PYTHONPYCACHEPREFIX).
+`assert_allclose`, `allclose`, `pytest.approx` and plain comparisons with a number below 1e-2 are
+measured; the summary lists the assertions that come closest to failing, with the test where they
+do, down to `TOLERANCES_ABOVE` (0.5). Plain comparisons need the option; a `__pycache__` of tests
+that ran without it hides them (set PYTHONPYCACHEPREFIX).
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ import pytest
 
 #: What `pytest.approx` makes of a number, and of every number of an array, a sequence or a mapping.
 ApproxScalar: Any = type(pytest.approx(1.0))
-#: The largest share so far in the test that runs, of every line; and in all tests, with the test, where it is reported.
+#: The largest share so far in the test that runs, of every line; and in all tests, with the test,
+#: where it is reported.
 used: dict[str, float] = {}
 reported: dict[str, tuple[float, str]] = {}
 
@@ -31,14 +33,16 @@ COMPARED = re.compile(rf"{NUMBER} <=? {NUMBER}$")
 
 
 def keep(share: float, path: str, line: int) -> None:
-    """Keep the largest share of a line; one above 1 makes a test fail, or is of a difference that it expects."""
+    """Keep the largest share of a line; one above 1 makes a test fail, or is of a difference that
+    it expects."""
     if share <= 1.0:
         place = f"{path}:{line}"
         used[place] = max(share, used.get(place, 0.0))
 
 
 def note(error: Any, allowed: Any) -> None:
-    """Note the largest share of what is allowed that an error takes, at the line of the tests that calls."""
+    """Note the largest share of what is allowed that an error takes, at the line of the tests that
+    calls."""
     with np.errstate(all="ignore"):
         shares = np.where(np.equal(error, 0), 0.0, np.divide(error, allowed))
     share = float(np.max(shares, initial=0.0, where=np.isfinite(shares)))
@@ -51,7 +55,13 @@ def note(error: Any, allowed: Any) -> None:
 def measured(compare: Callable[..., Any]) -> Callable[..., Any]:
     """Return a comparison of arrays by `rtol` and `atol`, which are noted."""
 
-    def noted(actual: Any, desired: Any, rtol: float | None = None, atol: float | None = None, **other: Any) -> Any:
+    def noted(
+        actual: Any,
+        desired: Any,
+        rtol: float | None = None,
+        atol: float | None = None,
+        **other: Any,
+    ) -> Any:
         in_testing = compare.__name__ == "assert_allclose"
         rtol = (1e-7 if in_testing else 1e-5) if rtol is None else rtol
         atol = (0.0 if in_testing else 1e-8) if atol is None else atol
@@ -67,7 +77,9 @@ def measured(compare: Callable[..., Any]) -> Callable[..., Any]:
 
 def equal(self: Any, actual: Any, compare: Callable[..., bool] = ApproxScalar.__eq__) -> bool:
     """Compare as `pytest.approx` does."""
-    if isinstance(actual, (int, float, np.floating)) and isinstance(self.expected, (int, float, np.floating)):
+    if isinstance(actual, (int, float, np.floating)) and isinstance(
+        self.expected, (int, float, np.floating)
+    ):
         note(abs(actual - self.expected), self.tolerance)
     return compare(self, actual)
 
@@ -115,4 +127,6 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
     for place, (share, test) in sorted(reported.items(), key=lambda entry: -entry[1][0]):
         if share >= above:
             path, _, line = place.rpartition(":")
-            terminalreporter.write_line(f"{share:.2f}  {test}, line {line}: {getline(path, int(line)).strip()}")
+            terminalreporter.write_line(
+                f"{share:.2f}  {test}, line {line}: {getline(path, int(line)).strip()}"
+            )

@@ -1,4 +1,5 @@
-"""Data of the papers: public sets with checksums, generators, bitmaps of pen traces, log-Gabor views of images."""
+"""Data of the papers: public sets with checksums, generators, bitmaps of pen traces, log-Gabor
+views of images."""
 
 from __future__ import annotations
 

@@ -16,8 +16,9 @@ def render_pen(
 ) -> NDArray[np.float64]:
     """Draw traces of a pen as square grey images.
 
-    Each trace is moved to the middle of the square and scaled, both ways alike, until it fills it in height or in
-    width. A round pen draws along it. A pixel's value is the share of it that is covered.
+    Each trace is moved to the middle of the square and scaled, both ways alike, until it fills it
+    in height or in width. A round pen draws along it. A pixel's value is the share of it that is
+    covered.
 
     Parameters
     ----------
@@ -26,7 +27,8 @@ def render_pen(
     offsets : array-like of shape (n_samples + 1,)
         Example i has the points from ``offsets[i]`` to just before ``offsets[i + 1]``.
     stroke : array-like of shape (n_points,)
-        Points of one example with the same number next to each other are joined; the pen is lifted between strokes.
+        Points of one example with the same number next to each other are joined; the pen is lifted
+        between strokes.
     size : int
         Pixels to a side.
     pen : float, default=1/12
@@ -52,12 +54,26 @@ def render_pen(
         raise ValueError(f"pen={pen!r}: give a share of the side between 0 and 1.")
     where = np.asarray(points, dtype=np.float64)
     if where.ndim != 2 or where.shape[1] != 2 or not np.isfinite(where).all():
-        raise ValueError(f"points has shape {where.shape}: give finite numbers of shape (n_points, 2).")
+        raise ValueError(
+            f"points has shape {where.shape}: give finite numbers of shape (n_points, 2)."
+        )
     starts, strokes = np.asarray(offsets, dtype=np.int64), np.asarray(stroke, dtype=np.int64)
-    if starts.ndim != 1 or len(starts) < 2 or starts[0] != 0 or starts[-1] != len(where) or (np.diff(starts) < 1).any():
-        raise ValueError(f"offsets={offsets!r}: give numbers that rise from 0 to the {len(where)} points there are.")
+    if (
+        starts.ndim != 1
+        or len(starts) < 2
+        or starts[0] != 0
+        or starts[-1] != len(where)
+        or (np.diff(starts) < 1).any()
+    ):
+        raise ValueError(
+            f"offsets={offsets!r}: give numbers that rise from 0 to the {len(where)} points there"
+            " are."
+        )
     if strokes.shape != (len(where),):
-        raise ValueError(f"stroke has shape {strokes.shape}: give one number for each of the {len(where)} points.")
+        raise ValueError(
+            f"stroke has shape {strokes.shape}: give one number for each of the {len(where)}"
+            " points."
+        )
     # Partial coverage is measured on at least 64 pixels to a side, which are then averaged.
     fine = -(-64 // size)
     side = size * fine
@@ -78,7 +94,9 @@ def _fit(
     # A dot has no size to scale.
     scale = room / np.where(extent > 0, extent, 1.0)
     counts = np.diff(starts)
-    centred = (where - np.repeat((low + high) / 2, counts, axis=0)) * np.repeat(scale, counts)[:, np.newaxis]
+    centred = (where - np.repeat((low + high) / 2, counts, axis=0)) * np.repeat(scale, counts)[
+        :, np.newaxis
+    ]
     return side / 2 + centred[:, 0], side / 2 - centred[:, 1]
 
 
@@ -93,8 +111,8 @@ def _ink(
 ) -> NDArray[np.bool_]:
     """Mark the pixels whose centre lies within `radius` of the pen's path.
 
-    Point i is joined to its successor where `joined[i]`; a point on its own is a dot. Coordinates are in pixels, y
-    downwards.
+    Point i is joined to its successor where `joined[i]`; a point on its own is a dot. Coordinates
+    are in pixels, y downwards.
     """
     n = len(offsets) - 1
     images = np.zeros((n, side, side), dtype=np.bool_)
@@ -111,7 +129,9 @@ def _ink(
             for row in range(top, bottom + 1):
                 for column in range(left, right + 1):
                     px, py = column + 0.5 - x[i], row + 0.5 - y[i]
-                    share = 0.0 if length == 0.0 else min(1.0, max(0.0, (px * dx + py * dy) / length))
+                    share = (
+                        0.0 if length == 0.0 else min(1.0, max(0.0, (px * dx + py * dy) / length))
+                    )
                     qx, qy = px - share * dx, py - share * dy
                     if qx * qx + qy * qy <= radius * radius:
                         images[example, row, column] = True

@@ -57,7 +57,8 @@ class DataSet:
     openml_labels : mapping of str to int
         Our label for each of theirs, where `label_names` does not say.
     rows, order : str
-        Digests of the content, whatever the order of the rows and in this order; see `public.row_digests`.
+        Digests of the content, whatever the order of the rows and in this order; see
+        `public.row_digests`.
     """
 
     stem: str
@@ -100,7 +101,9 @@ class DataSet:
             return "scikit-learn"
         if self.faces:
             return "scikit-learn's download"
-        return f"OpenML {', '.join(map(str, self.openml_ids))}" if self.openml_ids else "a file only"
+        return (
+            f"OpenML {', '.join(map(str, self.openml_ids))}" if self.openml_ids else "a file only"
+        )
 
 
 @cache
@@ -108,7 +111,9 @@ def _catalogue() -> dict[str, DataSet]:
     text = files("reproduction.data").joinpath("catalogue.toml").read_text(encoding="utf-8")
     found = {}
     for stem, facts in tomllib.loads(text).items():
-        fixed: Settings = {key: tuple(value) if isinstance(value, list) else value for key, value in facts.items()}
+        fixed: Settings = {
+            key: tuple(value) if isinstance(value, list) else value for key, value in facts.items()
+        }
         found[stem] = DataSet(stem=stem, **fixed)
     return found
 
@@ -126,7 +131,8 @@ def catalogue() -> tuple[DataSet, ...]:
 
 
 def names() -> list[str]:
-    """Return the names `load` takes, in the catalogue's order; the papers' names and other spellings do as well.
+    """Return the names `load` takes, in the catalogue's order; the papers' names and other
+    spellings do as well.
 
     Examples
     --------
@@ -149,10 +155,14 @@ def unavailable() -> dict[str, str]:
     return {
         "ARABIDOPSIS": "no public copy was found; human_tis is a stand-in of the same kind.",
         "VERTEBRATES": "no public copy was found; human_tis is a stand-in of the same kind.",
-        "ACCEPTORS": "no public copy was found; celegans_acceptor and splice are stand-ins of the same kind.",
+        "ACCEPTORS": (
+            "no public copy was found; celegans_acceptor and splice are stand-ins of the same kind."
+        ),
         "DONORS": "no public copy was found; splice is a stand-in of the same kind.",
         "POLYADENYLATION": "no public copy was found, nor anything of the same kind.",
-        "PROTEIN LOCALISATION": "the 69 kernels of plant, nonpl, psortPos and psortNeg were not found.",
+        "PROTEIN LOCALISATION": (
+            "the 69 kernels of plant, nonpl, psortPos and psortNeg were not found."
+        ),
         "YEAST": "the kernels of its proteins with their MIPS classes were not found.",
     }
 
@@ -165,13 +175,20 @@ def _plain(name: str) -> str:
 def find(name: str) -> DataSet:
     """Return the entry that answers to `name`, or raise naming the nearest ones."""
     if not isinstance(name, str):
-        raise TypeError(f"name={name!r}: give the name of a set as a string; reproduction.data.names() lists them.")
-    known = {_plain(text): one for one in catalogue() for text in (one.stem, one.title, *one.aliases)}
+        raise TypeError(
+            f"name={name!r}: give the name of a set as a string; reproduction.data.names() lists"
+            " them."
+        )
+    known = {
+        _plain(text): one for one in catalogue() for text in (one.stem, one.title, *one.aliases)
+    }
     if (entry := known.get(_plain(name))) is not None:
         return entry
     for title, reason in unavailable().items():
         if _plain(title) == _plain(name):
             raise ValueError(f"name={name!r} cannot be had: {reason}")
-    near = dict.fromkeys(known[key].stem for key in difflib.get_close_matches(_plain(name), known, n=5, cutoff=0.6))
+    near = dict.fromkeys(
+        known[key].stem for key in difflib.get_close_matches(_plain(name), known, n=5, cutoff=0.6)
+    )
     hint = f"near it: {', '.join(near)}" if near else f"give one of {', '.join(names())}"
     raise ValueError(f"name={name!r} is not a known set; {hint}.")

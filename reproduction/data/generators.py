@@ -13,7 +13,8 @@ from kernelmosaic._checks import check_count
 def make_waveform(
     n_samples: int = 5000, random_state: int | RandomState | None = None
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Draw waveforms: u · one wave + (1 − u) · another, u uniform on [0, 1], plus unit noise at each of 21 times.
+    """Draw waveforms: u · one wave + (1 − u) · another, u uniform on [0, 1], plus unit noise at
+    each of 21 times.
 
     Parameters
     ----------
@@ -30,7 +31,8 @@ def make_waveform(
 
     References
     ----------
-    Breiman, Friedman, Olshen and Stone (1984), "Classification and Regression Trees", section 2.6.2.
+    Breiman, Friedman, Olshen and Stone (1984), "Classification and Regression Trees", section
+    2.6.2.
 
     Examples
     --------
@@ -56,8 +58,8 @@ def make_ringnorm(
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """Draw from two equally likely Gaussians that no hyperplane separates.
 
-    Class 0 is N(0, 4I), class 1 is N(a, I), where every entry of a is 2 / √n_features: its mean lies at distance 2 of
-    the origin whatever the dimension.
+    Class 0 is N(0, 4I), class 1 is N(a, I), where every entry of a is 2 / √n_features: its mean
+    lies at distance 2 of the origin whatever the dimension.
 
     Parameters
     ----------
@@ -74,7 +76,8 @@ def make_ringnorm(
 
     References
     ----------
-    Breiman (1996), "Bias, variance, and arcing classifiers", technical report 460, Statistics Department, Berkeley.
+    Breiman (1996), "Bias, variance, and arcing classifiers", technical report 460, Statistics
+    Department, Berkeley.
 
     Examples
     --------
@@ -83,7 +86,10 @@ def make_ringnorm(
     >>> X.shape
     (50, 20)
     """
-    n_samples, n_features = check_count("n_samples", n_samples), check_count("n_features", n_features)
+    n_samples, n_features = (
+        check_count("n_samples", n_samples),
+        check_count("n_features", n_features),
+    )
     rng = check_random_state(random_state)
     y = rng.randint(2, size=n_samples)
     spread, centre = np.array([2.0, 1.0]), np.array([0.0, 2.0 / np.sqrt(n_features)])

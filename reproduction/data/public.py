@@ -1,4 +1,5 @@
-"""`load`: the public sets, from a folder of files, scikit-learn, the cache or the network, in this order."""
+"""`load`: the public sets, from a folder of files, scikit-learn, the cache or the network, in this
+order."""
 
 from __future__ import annotations
 
@@ -40,25 +41,27 @@ def load(
 ) -> Any:
     """Load a public set.
 
-    The first of these that has it is used: the folder of npz files; scikit-learn's own sets; what was fetched before,
-    in ``~/.cache/kernelmosaic`` (or under ``XDG_CACHE_HOME``); OpenML, or scikit-learn's download of the faces. A file
-    of the folder is used only if its SHA-256 is the catalogue's, any other copy only if its rows and labels are the
-    catalogue's. Nothing is scaled or filled in.
+    The first of these that has it is used: the folder of npz files; scikit-learn's own sets; what
+    was fetched before, in ``~/.cache/kernelmosaic`` (or under ``XDG_CACHE_HOME``); OpenML, or
+    scikit-learn's download of the faces. A file of the folder is used only if its SHA-256 is the
+    catalogue's, any other copy only if its rows and labels are the catalogue's. Nothing is scaled
+    or filled in.
 
     Parameters
     ----------
     name : str
-        Name of the file or in the papers; case, blanks and punctuation do not matter. See `names` and `catalogue`.
+        Name of the file or in the papers; case, blanks and punctuation do not matter. See `names`
+        and `catalogue`.
     data_home : path or None, default=None
         Folder of npz files; None means the environment variable ``KERNELMOSAIC_DATA``, if set.
     task : {"EO", "SL"} or None, default=None
-        For sets of digits: even (−1) against odd (+1), or small, 0–4 (−1), against large, 5–9 (+1). None keeps the
-        labels.
+        For sets of digits: even (−1) against odd (+1), or small, 0–4 (−1), against large, 5–9 (+1).
+        None keeps the labels.
     return_X_y : bool, default=False
         Whether to return ``(data, target)`` alone.
     dtype : data-type or None, default=float64
-        Type of numeric features. None keeps the file's, often a byte, which saves memory: MNIST is 439 MB as float64.
-        Mind that bytes overflow when squared.
+        Type of numeric features. None keeps the file's, often a byte, which saves memory: MNIST is
+        439 MB as float64. Mind that bytes overflow when squared.
     download : bool, default=True
         Whether the network may be used.
 
@@ -68,7 +71,8 @@ def load(
         With the following keys.
 
         data : ndarray of shape (n_samples, n_features)
-            Several views stand side by side. Sequences are a vector of bytes; pen traces a list of arrays.
+            Several views stand side by side. Sequences are a vector of bytes; pen traces a list of
+            arrays.
         target : ndarray of shape (n_samples,)
             Labels or values.
         views : dict of str to ndarray
@@ -84,14 +88,14 @@ def load(
         sequences : ndarray of bytes or None
             The strings, where there are any.
         name, title, task, DESCR, origin : str
-            The set, its name in the papers, "binary", "multiclass" or "regression", a description, and where the rows
-            were found.
+            The set, its name in the papers, "binary", "multiclass" or "regression", a description,
+            and where the rows were found.
         in_order : bool
-            Whether the rows stand in the order of the npz file. A copy from OpenML may have them in another; it then
-            comes without the published split, and seeds split it differently.
+            Whether the rows stand in the order of the npz file. A copy from OpenML may have them in
+            another; it then comes without the published split, and seeds split it differently.
 
-        Further arrays of a file (writer, position, …) keep their names there; `site` is the position in a sequence the
-        label is about.
+        Further arrays of a file (writer, position, …) keep their names there; `site` is the
+        position in a sequence the label is about.
 
     Raises
     ------
@@ -102,9 +106,9 @@ def load(
 
     Notes
     -----
-    Fetching is tested against stand-ins for the servers' answers only: neither the numbers of the sets on OpenML and
-    their spelling of the labels, nor scikit-learn's download of the faces, have been tried against the live servers. A
-    copy that differs is refused, never used.
+    Fetching is tested against stand-ins for the servers' answers only: neither the numbers of the
+    sets on OpenML and their spelling of the labels, nor scikit-learn's download of the faces, have
+    been tried against the live servers. A copy that differs is refused, never used.
 
     Examples
     --------
@@ -117,7 +121,11 @@ def load(
     # Binary tasks on digits: what −1 and +1 stand for, and which digits are +1.
     tasks = {"EO": (["even", "odd"], (1, 3, 5, 7, 9)), "SL": (["small", "large"], (5, 6, 7, 8, 9))}
     if task is not None and (task not in tasks or not entry.digits):
-        fits = "'EO', 'SL' or None" if entry.digits else f"None, since {entry.title} is not a set of digits"
+        fits = (
+            "'EO', 'SL' or None"
+            if entry.digits
+            else f"None, since {entry.title} is not a set of digits"
+        )
         raise ValueError(f"task={task!r}: give {fits}.")
     obtained = obtain(entry, data_home, download)
     found = _assemble(entry, obtained, dtype)
@@ -182,7 +190,11 @@ def _describe(entry: DataSet, obtained: Obtained) -> str:
         f"Licence: {entry.licence}",
         f"Found in: {obtained.origin}",
         entry.notes,
-        "" if obtained.in_order else "The rows are in another order than in the npz file; there is no published split.",
+        (
+            ""
+            if obtained.in_order
+            else "The rows are in another order than in the npz file; there is no published split."
+        ),
     ]
     return "\n".join(line for line in lines if line)
 
@@ -190,14 +202,19 @@ def _describe(entry: DataSet, obtained: Obtained) -> str:
 def _pendigits_views(
     dynamic: Bunch, data_home: str | os.PathLike[str] | None, dtype: DTypeLike | None
 ) -> dict[str, AnyArray]:
-    """Return the coordinates and, if the traces are at hand and in the same order, bitmaps drawn from them."""
+    """Return the coordinates and, if the traces are at hand and in the same order, bitmaps drawn
+    from them."""
     views = {"dyn": dynamic.data}
     try:
         traces = obtain(find("pendigits_orig"), data_home, download=False).arrays
     except FileNotFoundError:
         traces = None
     if traces is None or not dynamic.in_order:
-        reason = "pendigits_orig.npz was not found" if traces is None else "the rows are not in the published order"
+        reason = (
+            "pendigits_orig.npz was not found"
+            if traces is None
+            else "the rows are not in the published order"
+        )
         warnings.warn(f"PENDIGITS comes without its bitmaps: {reason}.", stacklevel=3)
         return views
     from reproduction.data._numba_pen import render_pen
@@ -211,7 +228,7 @@ def _pendigits_views(
     return views
 
 
-# Where the arrays come from -------------------------------------------------------------------------------------------
+# Where the arrays come from -----------------------------------------------------------------------
 
 
 class Digests(NamedTuple):
@@ -226,14 +243,22 @@ def row_digests(arrays: Arrays, views: Sequence[str] = ()) -> Digests:
 
     Numbers count as float64, so that it does not matter which type a copy keeps them in.
     """
-    blocks = [arrays["sequences"]] if "sequences" in arrays else [arrays[name] for name in views or ("X",)]
+    blocks = (
+        [arrays["sequences"]]
+        if "sequences" in arrays
+        else [arrays[name] for name in views or ("X",)]
+    )
     labels = np.asarray(arrays["y"], dtype=np.float64) + 0.0  # minus zero becomes zero
     found = []
     for i, label in enumerate(labels):
         row = hashlib.blake2b(label.tobytes(), digest_size=16)
         for block in blocks:
             value = block[i]
-            row.update(value if isinstance(value, bytes) else (np.asarray(value, dtype=np.float64) + 0.0).tobytes())
+            row.update(
+                value
+                if isinstance(value, bytes)
+                else (np.asarray(value, dtype=np.float64) + 0.0).tobytes()
+            )
         found.append(row.digest())
     return Digests(_digest(sorted(found)), _digest(found))
 
@@ -248,9 +273,9 @@ def read_file(path: Path, entry: DataSet) -> Arrays:
     found = hashlib.sha256(content).hexdigest()
     if found != entry.sha256:
         raise ValueError(
-            f"{path} is not the file the catalogue knows: SHA-256 expected {entry.sha256}, found {found}. "
-            f"It is damaged or of another origin: replace it by a good copy, or take it out of the folder so that "
-            f"load({entry.stem!r}) looks elsewhere."
+            f"{path} is not the file the catalogue knows: SHA-256 expected {entry.sha256}, found"
+            f" {found}. It is damaged or of another origin: replace it by a good copy, or take it"
+            f" out of the folder so that load({entry.stem!r}) looks elsewhere."
         )
     return _arrays(io.BytesIO(content))
 
@@ -277,19 +302,23 @@ def read_cache(entry: DataSet) -> Arrays | None:
 
 
 def write_cache(entry: DataSet, arrays: Arrays) -> None:
-    """Keep fetched arrays. The file takes its name only when complete, so that no reader meets half of it."""
+    """Keep fetched arrays. The file takes its name only when complete, so that no reader meets half
+    of it."""
     folder, buffer = cache_folder(), io.BytesIO()
     try:
         folder.mkdir(parents=True, exist_ok=True)
         np.savez_compressed(buffer, **arrays)  # type: ignore[arg-type]
         write_bytes(folder / entry.file_name, buffer.getvalue())
     except OSError as error:
-        warnings.warn(f"{entry.stem} is not kept: {folder} cannot be written to ({error}).", stacklevel=2)
+        warnings.warn(
+            f"{entry.stem} is not kept: {folder} cannot be written to ({error}).", stacklevel=2
+        )
 
 
 @dataclass(frozen=True)
 class Obtained:
-    """The arrays of a set, where they come from, and whether the rows stand in the published order."""
+    """The arrays of a set, where they come from, and whether the rows stand in the published
+    order."""
 
     arrays: Arrays
     origin: str
@@ -324,18 +353,21 @@ def obtain(entry: DataSet, data_home: str | os.PathLike[str] | None, download: b
 
 def _remedy(entry: DataSet) -> str:
     return (
-        f"{entry.file_name} was not found. Put it into a folder and name that folder by data_home=… or the environment "
-        f"variable KERNELMOSAIC_DATA. The set comes from {entry.source}: {entry.url}."
+        f"{entry.file_name} was not found. Put it into a folder and name that folder by data_home=…"
+        f" or the environment variable KERNELMOSAIC_DATA. The set comes from {entry.source}:"
+        f" {entry.url}."
     )
 
 
 def _checked(entry: DataSet, arrays: Arrays, origin: str) -> Obtained:
-    """Refuse rows that are not the set's; say whether they stand in its order, and add the split if so."""
+    """Refuse rows that are not the set's; say whether they stand in its order, and add the split if
+    so."""
     found = row_digests(arrays, entry.views)
     if found.rows != entry.rows:
         raise ValueError(
-            f"{entry.title} as given by {origin} does not have the rows the catalogue knows: digest expected "
-            f"{entry.rows}, found {found.rows}. It is not used. {_remedy(entry).partition('. ')[2]}"
+            f"{entry.title} as given by {origin} does not have the rows the catalogue knows: digest"
+            f" expected {entry.rows}, found {found.rows}. It is not used."
+            f" {_remedy(entry).partition('. ')[2]}"
         )
     in_order = found.order == entry.order
     if in_order and entry.n_train is not None:
@@ -352,7 +384,10 @@ def _faces() -> Arrays:
         warnings.simplefilter("ignore")
         copy = fetch_olivetti_faces(data_home=folder)
     # The brightest grey level, 242, is scaled to 1 by scikit-learn.
-    return {"X": np.rint(np.asarray(copy.data) * 242).astype(np.uint8), "y": np.asarray(copy.target, np.int64)}
+    return {
+        "X": np.rint(np.asarray(copy.data) * 242).astype(np.uint8),
+        "y": np.asarray(copy.target, np.int64),
+    }
 
 
 def _openml(entry: DataSet) -> Arrays:
@@ -364,27 +399,45 @@ def _openml(entry: DataSet) -> Arrays:
     y = None
     for name, number in zip(names, entry.openml_ids, strict=True):
         with warnings.catch_warnings():
-            # OpenML marks some columns as not to be used that the papers use, and says so each time.
+            # OpenML marks some columns as not to be used that the papers use, and says so each
+            # time.
             warnings.simplefilter("ignore")
             # This parser needs no pandas. What is fetched is kept in our own cache, checked.
-            copy = fetch_openml(data_id=number, target_column=target, as_frame=False, parser="liac-arff", cache=False)
+            copy = fetch_openml(
+                data_id=number,
+                target_column=target,
+                as_frame=False,
+                parser="liac-arff",
+                cache=False,
+            )
         labels = _labels(entry, copy.target)
         if y is not None and not np.array_equal(y, labels):
-            raise ValueError(f"{entry.title}: the views on OpenML do not have their rows in one order. It is not used.")
+            raise ValueError(
+                f"{entry.title}: the views on OpenML do not have their rows in one order. It is not"
+                " used."
+            )
         y, blocks[name] = labels, _values(copy)
     assert y is not None
     if entry.site is not None:
         letters = blocks.pop("X").astype("S1")
-        return {"sequences": np.ascontiguousarray(letters).view(f"S{letters.shape[1]}").ravel(), "y": y}
+        return {
+            "sequences": np.ascontiguousarray(letters).view(f"S{letters.shape[1]}").ravel(),
+            "y": y,
+        }
     if entry.views:
         return blocks | {"y": y}
     # Some of the sets are published with gaps, and used without the rows that have them.
     complete = ~np.isnan(blocks["X"]).any(axis=1)
-    return {"X": blocks["X"][complete], "y": y[complete], "feature_names": np.asarray(copy.feature_names)}
+    return {
+        "X": blocks["X"][complete],
+        "y": y[complete],
+        "feature_names": np.asarray(copy.feature_names),
+    }
 
 
 def _values(copy: Any) -> AnyArray:
-    """Return the features: numbers, or text where the columns are letters. Categories come as their positions."""
+    """Return the features: numbers, or text where the columns are letters. Categories come as their
+    positions."""
     data = copy.data.toarray() if hasattr(copy.data, "toarray") else np.asarray(copy.data)
     categories = getattr(copy, "categories", None) or {}
     columns = [
@@ -398,9 +451,17 @@ def _values(copy: Any) -> AnyArray:
 
 
 def _labels(entry: DataSet, target: TargetLike) -> AnyArray:
-    mapping = dict(entry.openml_labels) or {text: int(label) for label, text in entry.label_names.items()}
-    given = [str(int(value)) if isinstance(value, float | np.floating) else str(value) for value in target]
+    mapping = dict(entry.openml_labels) or {
+        text: int(label) for label, text in entry.label_names.items()
+    }
+    given = [
+        str(int(value)) if isinstance(value, float | np.floating) else str(value)
+        for value in target
+    ]
     if unknown := sorted(set(given) - set(mapping)):
-        raise ValueError(f"{entry.title} on OpenML has the labels {unknown}, not {sorted(mapping)}. It is not used.")
+        raise ValueError(
+            f"{entry.title} on OpenML has the labels {unknown}, not {sorted(mapping)}. It is not"
+            " used."
+        )
     kind = np.float64 if entry.task == "regression" else np.int64
     return np.asarray([mapping[label] for label in given], dtype=kind)

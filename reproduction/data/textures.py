@@ -18,12 +18,13 @@ def log_gabor(
     bandwidth: float = 0.55,
     overlap: float = 1.5,
 ) -> dict[str, NDArray[np.float64]]:
-    """Return images under every filter of a log-Gabor bank, one table per filter, as `fit` takes views.
+    """Return images under every filter of a log-Gabor bank, one table per filter, as `fit` takes
+    views.
 
-    A filter multiplies the Fourier transform of an image at frequency ρ and angle φ by
-    exp(−(log ρ λ_s)² / 2 (log bandwidth)²) · exp(−(φ − φ_o)² / 2 (π / (overlap · n_orientations))²), with wavelengths
-    λ_s = wavelength · 2^s and orientations φ_o = π o / n_orientations; the amplitudes of what is left are returned. The
-    mean of an image passes no filter.
+    A filter multiplies the Fourier transform of an image at frequency ρ and angle φ by exp(−(log ρ
+    λ_s)² / 2 (log bandwidth)²) · exp(−(φ − φ_o)² / 2 (π / (overlap · n_orientations))²), with
+    wavelengths λ_s = wavelength · 2^s and orientations φ_o = π o / n_orientations; the amplitudes
+    of what is left are returned. The mean of an image passes no filter.
 
     Parameters
     ----------
@@ -34,7 +35,8 @@ def log_gabor(
     wavelength : float, default=3.0
         The shortest wavelength, in pixels.
     bandwidth : float, default=0.55
-        Ratio of the deviation to the centre of a filter in frequency, in (0, 1): 0.55 is about two octaves.
+        Ratio of the deviation to the centre of a filter in frequency, in (0, 1): 0.55 is about two
+        octaves.
     overlap : float, default=1.5
         Distance of neighbouring orientations, in deviations of a filter.
 
@@ -45,8 +47,9 @@ def log_gabor(
 
     References
     ----------
-    Field (1987), "Relations between the statistics of natural images and the response properties of cortical cells".
-    Ye, Ji and Chen (2008) have four scales and six orientations, and do not state the constants.
+    Field (1987), "Relations between the statistics of natural images and the response properties of
+    cortical cells". Ye, Ji and Chen (2008) have four scales and six orientations, and do not state
+    the constants.
 
     Examples
     --------
@@ -58,18 +61,26 @@ def log_gabor(
     """
     images = np.asarray(images, dtype=np.float64)
     if images.ndim != 3 or not np.all(np.isfinite(images)):
-        raise ValueError(f"images have the shape {images.shape}: give finite numbers of shape (n, height, width).")
-    if min(n_scales, n_orientations) < 1 or not (wavelength > 0 and 0 < bandwidth < 1 and overlap > 0):
         raise ValueError(
-            f"n_scales={n_scales!r}, n_orientations={n_orientations!r}, wavelength={wavelength!r}, "
-            f"bandwidth={bandwidth!r}, overlap={overlap!r}: all must be positive, and bandwidth below one."
+            f"images have the shape {images.shape}: give finite numbers of shape (n, height,"
+            " width)."
+        )
+    if min(n_scales, n_orientations) < 1 or not (
+        wavelength > 0 and 0 < bandwidth < 1 and overlap > 0
+    ):
+        raise ValueError(
+            f"n_scales={n_scales!r}, n_orientations={n_orientations!r}, wavelength={wavelength!r},"
+            f" bandwidth={bandwidth!r}, overlap={overlap!r}: all must be positive, and bandwidth"
+            " below one."
         )
     down, across = np.meshgrid(*(np.fft.fftfreq(size) for size in images.shape[1:]), indexing="ij")
     radius, angle = np.hypot(down, across), np.arctan2(-down, across)
     radius[0, 0] = 1.0
     spectra, found = np.fft.fft2(images), {}
     for scale, place in product(range(n_scales), range(n_orientations)):
-        ring = np.exp(-(np.log(radius * wavelength * 2.0**scale) ** 2) / (2 * np.log(bandwidth) ** 2))
+        ring = np.exp(
+            -(np.log(radius * wavelength * 2.0**scale) ** 2) / (2 * np.log(bandwidth) ** 2)
+        )
         ring[0, 0] = 0.0
         turn = np.angle(np.exp(1j * (angle - np.pi * place / n_orientations)))
         wedge = np.exp(-(turn**2) / (2 * (np.pi / n_orientations / overlap) ** 2))

@@ -9,7 +9,15 @@ from difflib import get_close_matches
 
 from reproduction.data.entries import unavailable
 from reproduction.experiment import Experiment
-from reproduction.papers import paper_000, paper_001, paper_002, paper_003, paper_004, readings, stand_ins
+from reproduction.papers import (
+    paper_000,
+    paper_001,
+    paper_002,
+    paper_003,
+    paper_004,
+    readings,
+    stand_ins,
+)
 
 #: By the number that begins the names of their experiments: authors, title.
 PAPERS = {
@@ -23,7 +31,10 @@ PAPERS = {
         "Kobayashi and Otsu (2010)",
         "Bilinear formulated multiple kernel learning for multi-class classification",
     ),
-    "004": ("Ye, Ji and Chen (2008)", "Multi-class discriminant kernel learning via convex programming"),
+    "004": (
+        "Ye, Ji and Chen (2008)",
+        "Multi-class discriminant kernel learning via convex programming",
+    ),
 }
 #: In the order in which ``--all`` runs them. A new file of experiments adds its own here.
 EXPERIMENTS: dict[str, Experiment] = {
@@ -45,17 +56,35 @@ _PARTS = (
     ("002", "sequence set ACCEPTORS (Table 2)", "ACCEPTORS"),
     ("002", "sequence set DONORS (Table 2)", "DONORS"),
     ("002", "sequence set POLYADENYLATION (Table 2)", "POLYADENYLATION"),
-    ("001, 002", "protein function (Tables 5–7 and Figures 4–9 of the paper) and location (slides)", "YEAST"),
+    (
+        "001, 002",
+        "protein function (Tables 5–7 and Figures 4–9 of the paper) and location (slides)",
+        "YEAST",
+    ),
     ("001", "protein stability", "neither the sample nor how its features were made is described."),
     ("001", "gender recognition from faces", "the set, its labels and the patches are not named."),
     ("003", "protein localisation (Figure 1 c and d)", "PROTEIN LOCALISATION"),
-    ("003", "bars of Figure 1 a and b", "no numbers are printed; the run draws its own and the claims are judged."),
-    ("004", "gene expression images", "the collection and the constants of the filters are not described."),
-    ("004", "the two sets of Figure 4 (sweep over λ)", "their names are lost; wine and segment stand for them."),
+    (
+        "003",
+        "bars of Figure 1 a and b",
+        "no numbers are printed; the run draws its own and the claims are judged.",
+    ),
+    (
+        "004",
+        "gene expression images",
+        "the collection and the constants of the filters are not described.",
+    ),
+    (
+        "004",
+        "the two sets of Figure 4 (sweep over λ)",
+        "their names are lost; wine and segment stand for them.",
+    ),
 )
 
 
-def find_experiments(names: Sequence[str], catalogue: Mapping[str, Experiment] = EXPERIMENTS) -> list[Experiment]:
+def find_experiments(
+    names: Sequence[str], catalogue: Mapping[str, Experiment] = EXPERIMENTS
+) -> list[Experiment]:
     """Return the experiments of these names, or raise naming the nearest ones."""
     for name in names:
         if name not in catalogue:
@@ -66,7 +95,8 @@ def find_experiments(names: Sequence[str], catalogue: Mapping[str, Experiment] =
 
 
 def by_name(text: str) -> str:
-    """Return a text with the authors of the papers in place of their numbers; names of experiments stay."""
+    """Return a text with the authors of the papers in place of their numbers; names of experiments
+    stay."""
     return re.sub(r"\b00[0-4]\b(?!-)", lambda found: PAPERS[found[0]][0], text)
 
 
@@ -80,6 +110,7 @@ class Missing:
 
 
 def missing_parts() -> list[Missing]:
-    """Return all parts that are not run; the reasons of data sets are those of the catalogue of data sets."""
+    """Return all parts that are not run; the reasons of data sets are those of the catalogue of
+    data sets."""
     reasons = {name.upper(): why for name, why in unavailable().items()}
     return [Missing(paper, what, reasons.get(why, why)) for paper, what, why in _PARTS]

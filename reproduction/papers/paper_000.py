@@ -1,4 +1,5 @@
-"""Gönen and Alpaydın (2008), "Localized multiple kernel learning": the benchmark table and the two toys."""
+"""Gönen and Alpaydın (2008), "Localized multiple kernel learning": the benchmark table and the two
+toys."""
 
 from __future__ import annotations
 
@@ -16,24 +17,39 @@ from reproduction.protocols import FiveByTwo
 from reproduction.rows import Apart
 from reproduction.sources import Dataset, Generated, Loaded
 
-_LINEAR, _QUADRATIC, _GAUSSIAN = ("kL", Linear()), ("kP", Polynomial(degree=2)), ("kG", Gaussian("nearest"))
+_LINEAR, _QUADRATIC, _GAUSSIAN = (
+    ("kL", Linear()),
+    ("kP", Polynomial(degree=2)),
+    ("kG", Gaussian("nearest")),
+)
 
 _SVM_LINEAR = Method("SVM", "kL", MKLClassifier([_LINEAR], weights="uniform"))
 _SVM_QUADRATIC = Method("SVM", "kP", MKLClassifier([_QUADRATIC], weights="uniform"))
 _SVM_GAUSSIAN = Method("SVM", "kG", MKLClassifier([_GAUSSIAN], weights="uniform"))
 _MKL_MIXED = Method("MKL", "kP-kG", MKLClassifier([_QUADRATIC, _GAUSSIAN]), cost=2)
-_LMKL_MIXED = Method("LMKL", "kP-kG", LocalizedMKLClassifier([_QUADRATIC, _GAUSSIAN], step="lbfgs", n_init=1), cost=5)
+_LMKL_MIXED = Method(
+    "LMKL", "kP-kG", LocalizedMKLClassifier([_QUADRATIC, _GAUSSIAN], step="lbfgs", n_init=1), cost=5
+)
 _LMKL_LINEAR = Method(
-    "LMKL", "kL-kL-kL", LocalizedMKLClassifier([Linear(), Linear(), Linear()], step="lbfgs", n_init=1), cost=5
+    "LMKL",
+    "kL-kL-kL",
+    LocalizedMKLClassifier([Linear(), Linear(), Linear()], step="lbfgs", n_init=1),
+    cost=5,
 )
 _MKL_SMOOTH = Method("MKL", "kL-kP", MKLClassifier([_LINEAR, _QUADRATIC]), cost=2)
-_LMKL_SMOOTH = Method("LMKL", "kL-kP", LocalizedMKLClassifier([_LINEAR, _QUADRATIC], step="lbfgs", n_init=1), cost=10)
+_LMKL_SMOOTH = Method(
+    "LMKL", "kL-kP", LocalizedMKLClassifier([_LINEAR, _QUADRATIC], step="lbfgs", n_init=1), cost=10
+)
 
-_GATES = "Gates are learned by quasi-Newton steps from one random start, not by fifty steps of 0.01. "
+_GATES = (
+    "Gates are learned by quasi-Newton steps from one random start, not by fifty steps of 0.01. "
+)
 _NOTES = (
-    _GATES + "Whether the paper scales its inputs is not stated; here columns are standardised on the training half. "
-    "Kernels have mean diagonal 1. The paper states trace 1; no reading gives its single kernels (the study `readings` "
-    "shows which were tried), this one gives its MKL and LMKL. "
+    _GATES
+    + "Whether the paper scales its inputs is not stated; here columns are standardised on the"
+    " training half. Kernels have mean diagonal 1. The paper states trace 1; no reading gives its"
+    " single kernels (the study `readings` shows which were tried), this one gives its MKL and"
+    " LMKL. "
 )
 
 _SETS = (
@@ -57,7 +73,11 @@ _TABLE_1 = FiveByTwo(
         Pair(_MIXED, ("MKL", "kP-kG"), "LMKL vs MKL", overall="10 benchmark sets", n_sets=10),
         Pair(_LOCAL, ("SVM", "kL"), "LMKL vs SVM(kL)", overall="10 benchmark sets", n_sets=10),
     ),
-    gains=(Gain(("MKL", "kP-kG"), ("SVM", "kG")), Gain(_MIXED, ("SVM", "kG")), Gain(_LOCAL, ("SVM", "kL"))),
+    gains=(
+        Gain(("MKL", "kP-kG"), ("SVM", "kG")),
+        Gain(_MIXED, ("SVM", "kG")),
+        Gain(_LOCAL, ("SVM", "kL")),
+    ),
     inputs="standardised",
 )
 
@@ -69,7 +89,12 @@ TABLE_1 = Experiment(
     protocol=_TABLE_1,
     notes=_NOTES + "BANANA, RINGNORM and SPAMBASE have two split seeds instead of three.",
     apart=tuple(
-        Apart("scaling of columns and kernels, by these accuracies", method=name, metric="accuracy", chosen=True)
+        Apart(
+            "scaling of columns and kernels, by these accuracies",
+            method=name,
+            metric="accuracy",
+            chosen=True,
+        )
         for name in ("MKL", "LMKL")
     ),
     pace=0.1,
@@ -79,9 +104,17 @@ TABLE_1 = Experiment(
 
 def _reading(name: str, title: str, notes: str, **changes: Any) -> Experiment:
     # One split seed: to stand beside the table, not to be judged.
-    protocol = replace(_TABLE_1, **{"datasets": tuple(replace(one, seeds=1) for one in _SETS)} | changes)
+    protocol = replace(
+        _TABLE_1, **{"datasets": tuple(replace(one, seeds=1) for one in _SETS)} | changes
+    )
     return replace(
-        TABLE_1, name=name, title=title, protocol=protocol, notes=notes, apart=(), another_reading_of=TABLE_1.name
+        TABLE_1,
+        name=name,
+        title=title,
+        protocol=protocol,
+        notes=notes,
+        apart=(),
+        another_reading_of=TABLE_1.name,
     )
 
 
@@ -90,13 +123,16 @@ def _unit_diagonal(method: Method) -> Method:
 
 
 TABLE_1_RAW = _reading(
-    "000-table1-raw", "The same with inputs as they are", "As 000-table1, but no column is scaled.", inputs="as given"
+    "000-table1-raw",
+    "The same with inputs as they are",
+    "As 000-table1, but no column is scaled.",
+    inputs="as given",
 )
 TABLE_1_UNIT_TRACE = _reading(
     "000-table1-unit-trace",
     "The same with kernels of trace 1",
-    "The paper's words taken literally: kernels of trace 1 and C up to 100, which is C/n with kernels of mean diagonal "
-    "1. Many machines can then only guess the larger class.",
+    "The paper's words taken literally: kernels of trace 1 and C up to 100, which is C/n with"
+    " kernels of mean diagonal 1. Many machines can then only guess the larger class.",
     grid=Grid(per_sample=True),
 )
 TABLE_1_UNIT_DIAGONAL = _reading(
@@ -112,13 +148,23 @@ GAUSS4 = Experiment(
     paper="000",
     table="inline 4.1",
     protocol=FiveByTwo(
-        datasets=(Dataset("GAUSS4", Generated(make_gaussians, 1200, (("n_components", 4),)), cost=3, quick=True),),
-        methods=tuple(map(_unit_diagonal, (_SVM_GAUSSIAN, _MKL_SMOOTH, _LMKL_SMOOTH, _LMKL_LINEAR))),
+        datasets=(
+            Dataset(
+                "GAUSS4",
+                Generated(make_gaussians, 1200, (("n_components", 4),)),
+                cost=3,
+                quick=True,
+            ),
+        ),
+        methods=tuple(
+            map(_unit_diagonal, (_SVM_GAUSSIAN, _MKL_SMOOTH, _LMKL_SMOOTH, _LMKL_LINEAR))
+        ),
         pairs=(Pair(("LMKL", "kL-kP"), ("MKL", "kL-kP"), "LMKL vs MKL"),),
         inputs="standardised",
     ),
-    notes=_GATES + "Columns are standardised and kernels have unit diagonal. Every split seed has a draw of its own; "
-    "the weights of MKL depend on it and on C, from 0.1 to 0.6 for the linear kernel.",
+    notes=_GATES
+    + "Columns are standardised and kernels have unit diagonal. Every split seed has a draw of its"
+    " own; the weights of MKL depend on it and on C, from 0.1 to 0.6 for the linear kernel.",
     apart=(Apart("the paper's draw of GAUSS4 is not known"),),
     pace=0.02,
     version=2,
@@ -151,7 +197,12 @@ BANANA = Experiment(
 )
 
 _COPIES = tuple(
-    Method("LMKL", "-".join(["kL"] * p), LocalizedMKLClassifier([Linear()] * p, step="lbfgs", n_init=1), cost=p)
+    Method(
+        "LMKL",
+        "-".join(["kL"] * p),
+        LocalizedMKLClassifier([Linear()] * p, step="lbfgs", n_init=1),
+        cost=p,
+    )
     for p in (2, 3, 4, 5)
 )
 
@@ -165,8 +216,10 @@ LOCAL_LINEAR = Experiment(
         methods=_COPIES,
         inputs="standardised",
     ),
-    notes=_GATES + "The paper ran two to five and prints three; the slides state that more kernels do not overfit. "
-    "BANANA, RINGNORM and SPAMBASE are left out, and there is one split seed, for time.",
+    notes=_GATES
+    + "The paper ran two to five and prints three; the slides state that more kernels do not"
+    " overfit. BANANA, RINGNORM and SPAMBASE are left out, and there is one split seed, for"
+    " time.",
     pace=0.4,
 )
 

@@ -16,9 +16,12 @@ from reproduction.protocols import RandomSplits
 from reproduction.rows import Row
 from reproduction.sources import Dataset, Loaded
 
-#: Ten widths, log-uniform on [0.1, 100]; the kernel is exp(−‖x − z‖² / 2σ²), of which the paper says neither this nor
-#: that.
-TEN = [(f"rbf{k:02d}", Gaussian(float(sigma) * np.sqrt(2.0))) for k, sigma in enumerate(np.logspace(-1, 2, 10), 1)]
+#: Ten widths, log-uniform on [0.1, 100]; the kernel is exp(−‖x − z‖² / 2σ²), of which the paper
+#: says neither this nor that.
+TEN = [
+    (f"rbf{k:02d}", Gaussian(float(sigma) * np.sqrt(2.0)))
+    for k, sigma in enumerate(np.logspace(-1, 2, 10), 1)
+]
 
 
 def _by_three_folds(estimator: Any, parameter: str) -> GridSearchCV:
@@ -39,8 +42,18 @@ BENCHMARKS = Experiment(
         ),
         sizes=(1000, 1000, 1000, 1000),
         methods=(
-            Method("bilinear", "10 RBF", _by_three_folds(BilinearMKLClassifier(TEN, max_iter=40), "kappa"), cost=1),
-            Method("one versus rest", "10 RBF", _by_three_folds(MKLClassifier(TEN, max_iter=40), "C"), cost=1),
+            Method(
+                "bilinear",
+                "10 RBF",
+                _by_three_folds(BilinearMKLClassifier(TEN, max_iter=40), "kappa"),
+                cost=1,
+            ),
+            Method(
+                "one versus rest",
+                "10 RBF",
+                _by_three_folds(MKLClassifier(TEN, max_iter=40), "C"),
+                cost=1,
+            ),
             Method(
                 "shared weights",
                 "10 RBF",
@@ -50,17 +63,23 @@ BENCHMARKS = Experiment(
         ),
         repeats=10,
     ),
-    notes="1000 random training samples, columns standardised on them, the rest for test, ten "
-    "repetitions; κ and C from {0.5, 1, 10} by three folds, at most 40 iterations. The paper prints bars, no "
-    "numbers, so nothing is set beside these but its claims. Shared weights are Zien and Ong's problem; one versus "
-    "rest is ours, not SimpleMKL.",
+    notes=(
+        "1000 random training samples, columns standardised on them, the rest for test, ten"
+        " repetitions; κ and C from {0.5, 1, 10} by three folds, at most 40 iterations. The paper"
+        " prints bars, no numbers, so nothing is set beside these but its claims. Shared weights"
+        " are Zien and Ong's problem; one versus rest is ours, not SimpleMKL."
+    ),
     pace=0.13,
     version=3,
 )
 
 _NAMED = {
-    "bilinear, projected gradient": BilinearMKLClassifier(TEN, solver="projected_gradient", kappa=1.0, max_iter=40),
-    "one versus rest, reduced gradient": MKLClassifier(TEN, solver="reduced_gradient", C=1.0, max_iter=40),
+    "bilinear, projected gradient": BilinearMKLClassifier(
+        TEN, solver="projected_gradient", kappa=1.0, max_iter=40
+    ),
+    "one versus rest, reduced gradient": MKLClassifier(
+        TEN, solver="reduced_gradient", C=1.0, max_iter=40
+    ),
     "bilinear, Newton": BilinearMKLClassifier(TEN, kappa=1.0, max_iter=40),
     "one versus rest, Newton": MKLClassifier(TEN, C=1.0, max_iter=40),
 }
@@ -76,7 +95,8 @@ class BySolver(RandomSplits):
         return [
             f"{name}: "
             + "; ".join(
-                f"{method} {found[name, method, 'seconds']:.2f} s, accuracy {found[name, method, 'accuracy']:.2f} %"
+                f"{method} {found[name, method, 'seconds']:.2f} s, accuracy"
+                f" {found[name, method, 'accuracy']:.2f} %"
                 for method in _NAMED
                 if (name, method, "seconds") in found
             )
@@ -87,7 +107,10 @@ class BySolver(RandomSplits):
 
 SOLVERS = Experiment(
     name="003-solvers",
-    title="Bilinear kernel learning and one versus rest by the solvers that the paper names, and by ours",
+    title=(
+        "Bilinear kernel learning and one versus rest by the solvers that the paper names, and by"
+        " ours"
+    ),
     paper="003",
     table="Figure 1, by solver",
     protocol=BySolver(
@@ -96,10 +119,12 @@ SOLVERS = Experiment(
         methods=tuple(Method(name, "10 RBF", model) for name, model in _NAMED.items()),
         repeats=3,
     ),
-    notes="One fit with κ = C = 1 and at most 40 iterations, three repetitions; each solver is our program of that "
-    "name: its own projected gradient with a line search for the bilinear problem, reduced gradients (SimpleMKL) for "
-    "one versus rest. The shared weights of Zien and Ong are left out, as our semi-infinite program has no machine of "
-    "several outputs.",
+    notes=(
+        "One fit with κ = C = 1 and at most 40 iterations, three repetitions; each solver is our"
+        " program of that name: its own projected gradient with a line search for the bilinear"
+        " problem, reduced gradients (SimpleMKL) for one versus rest. The shared weights of Zien"
+        " and Ong are left out, as our semi-infinite program has no machine of several outputs."
+    ),
     pace=0.5,
 )
 

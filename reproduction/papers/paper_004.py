@@ -14,13 +14,24 @@ from sklearn.svm import SVC
 from kernelmosaic.estimators import DiscriminantMKLClassifier, MKLClassifier
 from kernelmosaic.kernels import Gaussian
 from reproduction.cells import Gain
-from reproduction.experiment import FULL, Experiment, Fit, Measurement, Method, Record, Scale, Settings, Unit
+from reproduction.experiment import (
+    FULL,
+    Experiment,
+    Fit,
+    Measurement,
+    Method,
+    Record,
+    Scale,
+    Settings,
+    Unit,
+)
 from reproduction.protocols import RandomSplits
 from reproduction.rows import Apart, Row
 from reproduction.sources import Dataset, Loaded, Samples, take
 
-#: Ten widths, log-uniform on [0.1, 100]. The kernel is exp(−‖x − z‖² / σ), σ not squared, on inputs in [−1, 1]: of the
-#: readings tried the one that gives the accuracies of the single kernels; see the study `readings`.
+#: Ten widths, log-uniform on [0.1, 100]. The kernel is exp(−‖x − z‖² / σ), σ not squared, on inputs
+#: in [−1, 1]: of the readings tried the one that gives the accuracies of the single kernels; see
+#: the study `readings`.
 SIGMAS = tuple(map(float, np.logspace(-1, 2, 10)))
 TEN = [(f"rbf{number:02d}", Gaussian(sigma**0.5)) for number, sigma in enumerate(SIGMAS, 1)]
 
@@ -53,7 +64,8 @@ class SomeClasses:
 
     def __call__(self, settings: Settings) -> Samples:
         """Return all samples."""
-        # Thinning for a quick look would leave too few of a class; these sets are small as they are.
+        # Thinning for a quick look would leave too few of a class; these sets are small as they
+        # are.
         whole = Loaded(self.name)(replace(settings, scale=FULL))
         random = np.random.RandomState(settings.seed_for(self.name, "draw"))
         members = [np.flatnonzero(whole.y == np.unique(whole.y)[place]) for place in self.classes]
@@ -68,7 +80,10 @@ class _Discriminant(Method):
 
     def describe(self, fit: Fit, setting: str = "") -> list[Measurement]:
         """Return time, shares and λ."""
-        model, found = fit.model, {"time": fit.seconds, "factorisations": float(fit.model.n_solves_)}
+        model, found = (
+            fit.model,
+            {"time": fit.seconds, "factorisations": float(fit.model.n_solves_)},
+        )
         names = zip(model.kernel_names_, model.trace_shares_, strict=True)
         found |= {f"weight:{name}": float(share) for name, share in names}
         n_samples = len(model.support_) / model.support_fraction_
@@ -86,8 +101,12 @@ class _VectorMachine(Method):
         model, found = fit.model, {"time": fit.seconds}
         names = zip(model.kernel_names_, model.weights_, strict=True)
         found |= {f"weight:{name}": len(TEN) * float(weight) for name, weight in names}
-        found |= {"n_sv": float(len(model.support_)), "sv_percent": 100 * float(model.support_fraction_)}
-        # With weights that sum to ten, C is a tenth of what it is with ours. The paper prints it in two places.
+        found |= {
+            "n_sv": float(len(model.support_)),
+            "sv_percent": 100 * float(model.support_fraction_),
+        }
+        # With weights that sum to ten, C is a tenth of what it is with ours. The paper prints it in
+        # two places.
         C = float(model.C_[0] if model.C == "learn" else model.C) / len(TEN)
         found |= {"C": C, "C:Table 17": C}
         return [Measurement(metric, value, setting) for metric, value in found.items()]
@@ -98,12 +117,16 @@ class _Search(Method):
     """A grid by cross-validation, the kernels first; its time is that of the whole search."""
 
     def describe(self, fit: Fit, setting: str = "") -> list[Measurement]:
-        """Return the time and the kernel chosen, which counts for all of the paper's splits: means are its counts."""
+        """Return the time and the kernel chosen, which counts for all of the paper's splits: means
+        are its counts."""
         found = {"time": fit.seconds}
         parameter, values = next(iter(fit.model.param_grid.items()))
         if len(values) > 1:
             chosen = values.index(fit.model.best_params_[parameter])
-            found |= {f"selections:{name}": _SPLITS * float(place == chosen) for place, (name, _) in enumerate(TEN)}
+            found |= {
+                f"selections:{name}": _SPLITS * float(place == chosen)
+                for place, (name, _) in enumerate(TEN)
+            }
         return [Measurement(metric, value, setting) for metric, value in found.items()]
 
 
@@ -150,17 +173,23 @@ _SINGLE = tuple(
     )
 )
 _NOTES = (
-    "exp(−‖x − z‖²/σ) with σ not squared, inputs scaled to [−1, 1] by the training part, classes by the least-squares "
-    "rule: the paper states none of the three, and the first two were found by the study `readings`. Double "
-    "cross-validation has five folds and five regularisers. SDP is the approximate program for several classes, which "
-    "is exact for two. Newton is ours. 30 splits, ten of each of three split seeds. "
+    "exp(−‖x − z‖²/σ) with σ not squared, inputs scaled to [−1, 1] by the training part, classes by"
+    " the least-squares rule: the paper states none of the three, and the first two were found by"
+    " the study `readings`. Double cross-validation has five folds and five regularisers. SDP is"
+    " the approximate program for several classes, which is exact for two. Newton is ours. 30"
+    " splits, ten of each of three split seeds. "
 )
 
 
 def _gains(machines: tuple[str, ...] = ()) -> tuple[Gain, ...]:
-    """Return every learned kernel over the one that double cross-validation chooses for the same machine."""
-    by_discriminant = tuple(Gain((one.name, "10 RBF"), ("RKDA_K_lambda", "10 RBF")) for one in _LEARNED[:6])
-    return by_discriminant + tuple(Gain((name, "10 RBF"), ("SVM_K_C", "10 RBF")) for name in machines)
+    """Return every learned kernel over the one that double cross-validation chooses for the same
+    machine."""
+    by_discriminant = tuple(
+        Gain((one.name, "10 RBF"), ("RKDA_K_lambda", "10 RBF")) for one in _LEARNED[:6]
+    )
+    return by_discriminant + tuple(
+        Gain((name, "10 RBF"), ("SVM_K_C", "10 RBF")) for name in machines
+    )
 
 
 BINARY = Experiment(
@@ -193,28 +222,52 @@ BINARY = Experiment(
         gains=_gains(("SM1", "SM2", "SM2_C")),
         inputs="[-1, 1]",
     ),
-    notes=_NOTES + "Cancer, the largest, has two split seeds. The weights of SM1 and SM2 sum to ten as printed. "
+    notes=_NOTES
+    + "Cancer, the largest, has two split seeds. The weights of SM1 and SM2 sum to ten as printed. "
     "The C that SM2_C learns is kept below 1e5.",
     splits=_SPLITS,
     apart=(
-        Apart("the program of Kim et al. failed numerically in the paper, by its accuracy", "cancer", "SDP_Kim"),
-        Apart("C is given to SM1 and SM2; for SM2_C Tables 2-5 and 17 print different means", metric="C"),
-        Apart("scaling of columns and kernels, by these accuracies", "sonar", "SVM_C", "accuracy", chosen=True),
+        Apart(
+            "the program of Kim et al. failed numerically in the paper, by its accuracy",
+            "cancer",
+            "SDP_Kim",
+        ),
+        Apart(
+            "C is given to SM1 and SM2; for SM2_C Tables 2-5 and 17 print different means",
+            metric="C",
+        ),
+        Apart(
+            "scaling of columns and kernels, by these accuracies",
+            "sonar",
+            "SVM_C",
+            "accuracy",
+            chosen=True,
+        ),
     ),
     version=3,
 )
 
 
 def _classes(name: str, count: int) -> SomeClasses:
-    # Of six classes, numbered 1 to 5 and 7, the paper's five are those without the fourth, by its accuracies.
+    # Of six classes, numbered 1 to 5 and 7, the paper's five are those without the fourth, by its
+    # accuracies.
     places = (0, 1, 2, 4, 5) if (name, count) == ("satimage", 5) else tuple(range(count))
     return SomeClasses(name, places, drawn=name != "usps")
 
 
-_CLASSES = (("usps", "USPS", (3, 6, 8)), ("satimage", "satimage", (3, 5, 6)), ("segment", "segment", (3, 4)))
+_CLASSES = (
+    ("usps", "USPS", (3, 6, 8)),
+    ("satimage", "satimage", (3, 5, 6)),
+    ("segment", "segment", (3, 4)),
+)
 _SETS = (
     *(
-        Dataset(f"{printed}({count})", _classes(name, count), cost=count**2 / 16, quick=(name, count) == ("segment", 3))
+        Dataset(
+            f"{printed}({count})",
+            _classes(name, count),
+            cost=count**2 / 16,
+            quick=(name, count) == ("segment", 3),
+        )
         for name, printed, counts in _CLASSES
         for count in counts
     ),
@@ -236,9 +289,10 @@ MULTICLASS = Experiment(
         inputs="[-1, 1]",
     ),
     notes=_NOTES
-    + "Sets but wine have 100 samples of each of their first classes (satimage(5): all but the fourth), drawn anew for "
-    "every split seed, of USPS the first 100 in the file; the paper does not say how. USPS is not settled: in [−1, 1] "
-    "the widest kernel gets all the weight, in [0, 1] the eighth and ninth, in print mostly the last two.",
+    + "Sets but wine have 100 samples of each of their first classes (satimage(5): all but the"
+    " fourth), drawn anew for every split seed, of USPS the first 100 in the file; the paper does"
+    " not say how. USPS is not settled: in [−1, 1] the widest kernel gets all the weight, in [0,"
+    " 1] the eighth and ninth, in print mostly the last two.",
     splits=_SPLITS,
     apart=tuple(
         Apart(f"{what}, by these accuracies", name, metric="accuracy", chosen=True)
@@ -249,10 +303,14 @@ MULTICLASS = Experiment(
     ),
     version=3,
 )
-_HALVED = [(f"rbf{number:02d}", Gaussian((2 * sigma) ** 0.5)) for number, sigma in enumerate(SIGMAS, 1)]
+_HALVED = [
+    (f"rbf{number:02d}", Gaussian((2 * sigma) ** 0.5)) for number, sigma in enumerate(SIGMAS, 1)
+]
 
 
-def _multiclass_reading(name: str, title: str, notes: str, names: tuple[str, ...], **changes: Any) -> Experiment:
+def _multiclass_reading(
+    name: str, title: str, notes: str, names: tuple[str, ...], **changes: Any
+) -> Experiment:
     # One split seed and the programs that are fast, to stand beside the table.
     kept = [place for place, one in enumerate(_SETS) if one.name in names]
     protocol = replace(
@@ -262,7 +320,13 @@ def _multiclass_reading(name: str, title: str, notes: str, names: tuple[str, ...
         **{"methods": _LEARNED[2:6], "gains": ()} | changes,
     )
     return replace(
-        MULTICLASS, name=name, title=title, protocol=protocol, notes=notes, apart=(), another_reading_of=MULTICLASS.name
+        MULTICLASS,
+        name=name,
+        title=title,
+        protocol=protocol,
+        notes=notes,
+        apart=(),
+        another_reading_of=MULTICLASS.name,
     )
 
 
@@ -278,41 +342,60 @@ MULTICLASS_HALVED = _multiclass_reading(
     "USPS with squared distances halved",
     "As 004-multiclass, but with exp(−‖x − z‖²/2σ); QCQP and SILP only, one split seed.",
     tuple(f"USPS({count})" for count in (3, 6, 8)),
-    methods=tuple(replace(one, estimator=clone(one.estimator).set_params(kernels=_HALVED)) for one in _LEARNED[2:6]),
+    methods=tuple(
+        replace(one, estimator=clone(one.estimator).set_params(kernels=_HALVED))
+        for one in _LEARNED[2:6]
+    ),
 )
 
 
 @dataclass(frozen=True)
 class Growth(RandomSplits):
-    """Times over the number of samples, classes kept, and over the number of classes, samples kept."""
+    """Times over the number of samples, classes kept, and over the number of classes, samples
+    kept."""
 
     def units(self, experiment: str, scale: Scale) -> list[Unit]:
         """Return all units but those that would take minutes."""
         return [unit for unit in super().units(experiment, scale) if unit.cost <= _MOST_SECONDS]
 
     def summarise(self, records: Sequence[Record]) -> list[Row]:
-        """Return means over the splits, then by which power of either number each method's time grows."""
+        """Return means over the splits, then by which power of either number each method's time
+        grows."""
         rows = super().summarise(records)
         places = {
             data.name: (size, len(data.source.classes))  # type: ignore[attr-defined]
             for data, size in zip(self.datasets, self.sizes, strict=True)
         }
         for method in self.methods:
-            times = {places[row.dataset]: row.mean for row in rows if (row.method, row.metric) == (method.name, "time")}
+            times = {
+                places[row.dataset]: row.mean
+                for row in rows
+                if (row.method, row.metric) == (method.name, "time")
+            }
             for axis, said in enumerate(("samples", "classes")):
-                series = {place[axis]: time for place, time in times.items() if place[1 - axis] == _AT[1 - axis]}
+                series = {
+                    place[axis]: time
+                    for place, time in times.items()
+                    if place[1 - axis] == _AT[1 - axis]
+                }
                 if len(series) > 1:
                     power = np.polyfit(np.log(list(series)), np.log(list(series.values())), 1)[0]
-                    rows.append(Row("all", method.name, method.kernels, f"power of {said}", float(power)))
+                    rows.append(
+                        Row("all", method.name, method.kernels, f"power of {said}", float(power))
+                    )
         return rows
 
     def findings(self, rows: Sequence[Row]) -> list[str]:
         """Say by which powers."""
-        powers = {(row.method, row.metric.removeprefix("power of ")): row.mean for row in rows if row.dataset == "all"}
+        powers = {
+            (row.method, row.metric.removeprefix("power of ")): row.mean
+            for row in rows
+            if row.dataset == "all"
+        }
         names = dict.fromkeys(method for method, _ in powers)
         return [
-            f"{name}: time grows with the number of samples to the power {powers[name, 'samples']:.2f}, of classes "
-            f"{powers[name, 'classes']:.2f}."
+            f"{name}: time grows with the number of samples to the power"
+            f" {powers[name, 'samples']:.2f}, of classes {powers[name, 'classes']:.2f}."
             for name in names
             if {(name, "samples"), (name, "classes")} <= powers.keys()
         ]
@@ -341,14 +424,20 @@ GROWTH = Experiment(
             for n, k in _POINTS
         ),
         sizes=tuple(n for n, _ in _POINTS),
-        methods=tuple(one for one in _LEARNED if one.name in ("SDP_theta", "QCQP_theta", "SILP_theta", "Newton_theta")),
+        methods=tuple(
+            one
+            for one in _LEARNED
+            if one.name in ("SDP_theta", "QCQP_theta", "SILP_theta", "Newton_theta")
+        ),
         repeats=3,
         inputs="[-1, 1]",
     ),
-    notes="The paper's Table 1 has orders of growth, no figures: SDP (p + n)² (k + n)^2.5, QCQP p k² n² + k³ n³, SILP "
-    "n³ an iteration, for n samples, k classes and p kernels. Pen digits; powers are slopes of logarithms over 120 to "
-    "1920 samples (SDP: 480) and 2 to 8 classes, where terms of lower order still count. The solver of QCQP is ours, "
-    "and so is Newton.",
+    notes=(
+        "The paper's Table 1 has orders of growth, no figures: SDP (p + n)² (k + n)^2.5, QCQP p k²"
+        " n² + k³ n³, SILP n³ an iteration, for n samples, k classes and p kernels. Pen digits;"
+        " powers are slopes of logarithms over 120 to 1920 samples (SDP: 480) and 2 to 8 classes,"
+        " where terms of lower order still count. The solver of QCQP is ours, and so is Newton."
+    ),
 )
 
 
@@ -367,12 +456,17 @@ class TwoPrograms(RandomSplits):
             ]
             if all(both):
                 exact, near = both
-                apart = max(abs(exact[metric] - near[metric]) for metric in exact if metric.startswith("weight:"))
+                apart = max(
+                    abs(exact[metric] - near[metric])
+                    for metric in exact
+                    if metric.startswith("weight:")
+                )
                 said.append(
-                    f"{name}: the approximate program's optimum is {near['objective'] / exact['objective']:.2f} times "
-                    f"that of the exact one, its weights are up to {apart:.2f} away, its accuracy is "
-                    f"{near['accuracy']:.1f} against {exact['accuracy']:.1f} %, its time "
-                    f"{near['time'] / exact['time']:.2f} times as long."
+                    f"{name}: the approximate program's optimum is"
+                    f" {near['objective'] / exact['objective']:.2f} times that of the exact one,"
+                    f" its weights are up to {apart:.2f} away, its accuracy is"
+                    f" {near['accuracy']:.1f} against {exact['accuracy']:.1f} %, its time"
+                    f" {near['time'] / exact['time']:.2f} times as long."
                 )
         return said
 
@@ -385,7 +479,11 @@ EXACT = Experiment(
     paper="004",
     table="Section 3.2",
     protocol=TwoPrograms(
-        datasets=tuple(replace(one, quick=one.name == "wine(3)", seeds=1) for one in _SETS if one.name in _OF_THREE),
+        datasets=tuple(
+            replace(one, quick=one.name == "wine(3)", seeds=1)
+            for one in _SETS
+            if one.name in _OF_THREE
+        ),
         sizes=(180, 180, 107, 180),
         methods=(
             _learned("SDP exact", "sdp", cost=3),
@@ -395,8 +493,10 @@ EXACT = Experiment(
         repeats=10,
         inputs="[-1, 1]",
     ),
-    notes="The paper uses the approximate program alone and prints nothing of the exact one. The first ten splits of "
-    "four sets of three classes. QCQP has the exact one's optimum.",
+    notes=(
+        "The paper uses the approximate program alone and prints nothing of the exact one. The"
+        " first ten splits of four sets of three classes. QCQP has the exact one's optimum."
+    ),
 )
 
 
@@ -429,15 +529,19 @@ SWEEP = Experiment(
             if one.name in _SWEPT
         ),
         methods=tuple(
-            _AtOneLambda(one.name, f"λ={alpha:.2g}", clone(one.estimator).set_params(alpha=alpha), cost=cost)
+            _AtOneLambda(
+                one.name, f"λ={alpha:.2g}", clone(one.estimator).set_params(alpha=alpha), cost=cost
+            )
             for one, cost in ((_LEARNED[0], 1.0), (_LEARNED[2], 0.1))
             for alpha in _LAMBDAS
         ),
         repeats=10,
         inputs="[-1, 1]",
     ),
-    notes="The paper prints curves, no numbers, and the names of its two multi-class sets are lost: wine and segment "
-    "stand for them. SDP is the approximate program for several classes.",
+    notes=(
+        "The paper prints curves, no numbers, and the names of its two multi-class sets are lost:"
+        " wine and segment stand for them. SDP is the approximate program for several classes."
+    ),
     splits=_SPLITS,
     pace=0.5,
 )
@@ -450,10 +554,13 @@ class TwoRules(RandomSplits):
     def findings(self, rows: Sequence[Row]) -> list[str]:
         """Say for each data set how accurate they are."""
         found = {(row.dataset, row.method): row for row in rows if row.metric == "accuracy"}
-        names = [name for name, method in found if method == _RULES[0] and (name, _RULES[1]) in found]
+        names = [
+            name for name, method in found if method == _RULES[0] and (name, _RULES[1]) in found
+        ]
         return [
-            f"{name}: {found[name, _RULES[0]].mean:.2f} % by the nearest mean in the projections of criterion (23), "
-            f"{found[name, _RULES[1]].mean:.2f} % by the machines of criterion (26); kernel and space are the same."
+            f"{name}: {found[name, _RULES[0]].mean:.2f} % by the nearest mean in the projections of"
+            f" criterion (23), {found[name, _RULES[1]].mean:.2f} % by the machines of criterion"
+            " (26); kernel and space are the same."
             for name in names
         ]
 
@@ -466,19 +573,36 @@ CRITERIA = Experiment(
     paper="004",
     table="Section 6",
     protocol=TwoRules(
-        datasets=tuple(replace(one, cost=0.1, quick=one.name == "wine(3)", seeds=1) for one in _SETS),
+        datasets=tuple(
+            replace(one, cost=0.1, quick=one.name == "wine(3)", seeds=1) for one in _SETS
+        ),
         sizes=MULTICLASS.protocol.sizes,  # type: ignore[attr-defined]
         methods=tuple(
-            replace(_learned(name, "newton"), estimator=_learned(name, "newton").estimator.set_params(decision=rule))
+            replace(
+                _learned(name, "newton"),
+                estimator=_learned(name, "newton").estimator.set_params(decision=rule),
+            )
             for name, rule in zip(_RULES, ("centroid", "least_squares"), strict=True)
         ),
         repeats=10,
         inputs="[-1, 1]",
     ),
-    notes="The paper leaves their relation to future work. For every kernel the two have the same optimum, hence one "
-    "optimal kernel, and project to one space; what differs is how classes are assigned in it: by the nearest mean, "
-    "or by the largest output of one machine per class.",
+    notes=(
+        "The paper leaves their relation to future work. For every kernel the two have the same"
+        " optimum, hence one optimal kernel, and project to one space; what differs is how classes"
+        " are assigned in it: by the nearest mean, or by the largest output of one machine per"
+        " class."
+    ),
     version=1,
 )
 
-EXPERIMENTS = (BINARY, MULTICLASS, MULTICLASS_RAW, MULTICLASS_HALVED, GROWTH, EXACT, SWEEP, CRITERIA)
+EXPERIMENTS = (
+    BINARY,
+    MULTICLASS,
+    MULTICLASS_RAW,
+    MULTICLASS_HALVED,
+    GROWTH,
+    EXACT,
+    SWEEP,
+    CRITERIA,
+)

@@ -1,7 +1,8 @@
-"""Which reading of what the papers leave open fits? Candidates tried on single kernels, with scikit-learn alone.
+"""Which reading of what the papers leave open fits? Candidates tried on single kernels, with
+scikit-learn alone.
 
-No kernel is learned here, so that what fits cannot be owed to our solvers. A reading is chosen on some data sets and
-confirmed by the others.
+No kernel is learned here, so that what fits cannot be owed to our solvers. A reading is chosen on
+some data sets and confirmed by the others.
 """
 
 from __future__ import annotations
@@ -46,23 +47,32 @@ class Reading:
 class Measure(Interface):
     """Gives the figure of every single kernel on one split, under a reading."""
 
-    def __call__(self, data: Dataset, reading: Reading, replicate: int, settings: Settings) -> dict[str, float]:
+    def __call__(
+        self, data: Dataset, reading: Reading, replicate: int, settings: Settings
+    ) -> dict[str, float]:
         """Return them by the names that the published ones have."""
 
 
 @dataclass(frozen=True)
 class Widths:
-    """Gaussian kernels of ten widths and a machine whose C is chosen by five folds, on random parts of four fifths."""
+    """Gaussian kernels of ten widths and a machine whose C is chosen by five folds, on random parts
+    of four fifths."""
 
-    def __call__(self, data: Dataset, reading: Reading, replicate: int, settings: Settings) -> dict[str, float]:
+    def __call__(
+        self, data: Dataset, reading: Reading, replicate: int, settings: Settings
+    ) -> dict[str, float]:
         """Return accuracies in percent."""
         samples = data.source(settings)
         split = RandomSplits((), (), (), 1, inputs=reading.inputs).split
-        train, test = split(samples, round(0.8 * len(samples.y)), settings.seed_for(data.name, "split", replicate))
+        train, test = split(
+            samples, round(0.8 * len(samples.y)), settings.seed_for(data.name, "split", replicate)
+        )
         found = {}
         for number, sigma in enumerate(SIGMAS, 1):
             machine = SVC(gamma=1.0 / _EXPONENTS[reading.kernels](sigma))
-            search = GridSearchCV(machine, {"C": [0.1, 1.0, 10.0, 100.0, 1000.0]}, cv=5).fit(train.X, train.y)
+            search = GridSearchCV(machine, {"C": [0.1, 1.0, 10.0, 100.0, 1000.0]}, cv=5).fit(
+                train.X, train.y
+            )
             found[f"rbf{number:02d}"] = 100 * float(search.score(test.X, test.y))
         return found
 
@@ -82,8 +92,8 @@ class Halves:
     Parameters
     ----------
     kernels : tuple of (str, object) pairs
-        Names, and degrees of polynomials; "nearest" is a Gaussian as wide as the nearest neighbours are apart, and a
-        slice is a linear kernel on some of the columns.
+        Names, and degrees of polynomials; "nearest" is a Gaussian as wide as the nearest neighbours
+        are apart, and a slice is a linear kernel on some of the columns.
     epsilon : float
         Of a regression; 0 means classes.
     """
@@ -91,14 +101,17 @@ class Halves:
     kernels: tuple[tuple[str, Any], ...]
     epsilon: float = 0.0
 
-    def __call__(self, data: Dataset, reading: Reading, replicate: int, settings: Settings) -> dict[str, float]:
+    def __call__(
+        self, data: Dataset, reading: Reading, replicate: int, settings: Settings
+    ) -> dict[str, float]:
         """Return accuracies in percent, or mean squared errors."""
         samples = data.source(settings)
         folds = FiveByTwo((), (), regression=self.epsilon > 0)
         split = folds.split(samples, replicate, settings.seed_for(data.name, "split"))
         samples = on_scale(samples, split.train, reading.inputs)
         parts = [
-            replace(samples, X=samples.X[rows], y=samples.y[rows]) for rows in (split.train, split.valid, split.test)
+            replace(samples, X=samples.X[rows], y=samples.y[rows])
+            for rows in (split.train, split.valid, split.test)
         ]
         return {name: self._figure(kernel, reading, parts) for name, kernel in self.kernels}
 
@@ -112,20 +125,30 @@ class Halves:
             if self.epsilon:
                 machine = SVR(kernel="precomputed", C=C, epsilon=self.epsilon, max_iter=200_000)
             machine.fit(own, train.y)
-            found.append([self._score(machine.predict(K), part.y) for K, part in zip(blocks, others, strict=True)])
+            found.append(
+                [
+                    self._score(machine.predict(K), part.y)
+                    for K, part in zip(blocks, others, strict=True)
+                ]
+            )
         test = max(found, key=lambda one: one[0])[1]
         return -test if self.epsilon else test
 
     def _score(self, predicted: Any, y: Any) -> float:
-        return float(-np.mean((predicted - y) ** 2) if self.epsilon else 100 * np.mean(predicted == y))
+        return float(
+            -np.mean((predicted - y) ** 2) if self.epsilon else 100 * np.mean(predicted == y)
+        )
 
 
 def normalised(kernel: Any, norm: str, samples: list[Matrix]) -> list[Matrix]:
-    """Return a kernel between each of the sets of samples and the first, scaled by the first or to unit diagonal."""
+    """Return a kernel between each of the sets of samples and the first, scaled by the first or to
+    unit diagonal."""
     train = samples[0]
     blocks, diagonals = zip(*(_block(kernel, X, train) for X in samples), strict=True)
     if norm == "unit diagonal":
-        return [K / np.sqrt(np.outer(d, diagonals[0])) for K, d in zip(blocks, diagonals, strict=True)]
+        return [
+            K / np.sqrt(np.outer(d, diagonals[0])) for K, d in zip(blocks, diagonals, strict=True)
+        ]
     return [K / diagonals[0].mean() for K in blocks]
 
 
@@ -133,7 +156,9 @@ def _block(kernel: Any, X: Matrix, Z: Matrix) -> tuple[Matrix, Matrix]:
     if kernel == "nearest":
         apart = euclidean_distances(Z)
         np.fill_diagonal(apart, np.inf)
-        return np.exp(-euclidean_distances(X, Z, squared=True) / apart.min(axis=1).mean() ** 2), np.ones(len(X))
+        return np.exp(
+            -euclidean_distances(X, Z, squared=True) / apart.min(axis=1).mean() ** 2
+        ), np.ones(len(X))
     if isinstance(kernel, slice):
         X, Z, kernel = X[:, kernel], Z[:, kernel], 1
     shift = float(kernel > 1)
@@ -143,22 +168,30 @@ def _block(kernel: Any, X: Matrix, Z: Matrix) -> tuple[Matrix, Matrix]:
 
 @dataclass(frozen=True)
 class SumOfViews:
-    """What two principal components of the unweighted sum of the digits' kernels explain; no machine at all."""
+    """What two principal components of the unweighted sum of the digits' kernels explain; no
+    machine at all."""
 
     kernels: tuple[tuple[str, Any], ...]
 
-    def __call__(self, data: Dataset, reading: Reading, replicate: int, settings: Settings) -> dict[str, float]:
+    def __call__(
+        self, data: Dataset, reading: Reading, replicate: int, settings: Settings
+    ) -> dict[str, float]:
         """Return the share of the variance in percent."""
         samples = data.source(settings)
         split = FiveByTwo((), ()).split(samples, replicate, settings.seed_for(data.name, "split"))
         X = on_scale(samples, split.train, reading.inputs).X[split.train]
         total = sum(normalised(kernel, reading.kernels, [X])[0] for _, kernel in self.kernels)
-        return {"-".join(name for name, _ in self.kernels): 100 * explained_variance(np.asarray(total), 2)}
+        return {
+            "-".join(name for name, _ in self.kernels): (
+                100 * explained_variance(np.asarray(total), 2)
+            )
+        }
 
 
 @dataclass(frozen=True)
 class Trial:
-    """Data sets whose printed figures of one baseline decide between readings, or confirm the choice."""
+    """Data sets whose printed figures of one baseline decide between readings, or confirm the
+    choice."""
 
     table: tuple[str, str]
     method: str
@@ -169,7 +202,8 @@ class Trial:
 
 @dataclass(frozen=True)
 class Question:
-    """What a paper leaves open, the candidates, and the trials: those it is chosen on, those that confirm."""
+    """What a paper leaves open, the candidates, and the trials: those it is chosen on, those that
+    confirm."""
 
     name: str
     readings: tuple[Reading, ...]
@@ -179,7 +213,11 @@ class Question:
 
     def trials(self) -> list[tuple[Trial, Dataset]]:
         """Return every trial with each of its data sets."""
-        return [(trial, data) for trial in (*self.chosen_on, *self.confirmed_by) for data in trial.datasets]
+        return [
+            (trial, data)
+            for trial in (*self.chosen_on, *self.confirmed_by)
+            for data in trial.datasets
+        ]
 
     def names(self, trials: Sequence[Trial]) -> list[str]:
         """Return the names that the data sets of some trials have in the table."""
@@ -203,7 +241,14 @@ class Study:
     def units(self, experiment: str, scale: Scale) -> list[Unit]:
         """Return all units of the study at this scale."""
         return [
-            Unit(experiment, f"{one.name}: {data.name}", reading.name, "single", repeat, cost=data.cost)
+            Unit(
+                experiment,
+                f"{one.name}: {data.name}",
+                reading.name,
+                "single",
+                repeat,
+                cost=data.cost,
+            )
             for one in self.questions
             for _, data in one.trials()
             if data.quick or scale.all_datasets
@@ -229,7 +274,8 @@ class Study:
     def summarise(
         self, records: Sequence[Record], printed: Mapping[tuple[str, ...], Figure] | None = None
     ) -> list[Row]:
-        """Return the figures of the kernels beside the printed ones, then how far each reading is from them.
+        """Return the figures of the kernels beside the printed ones, then how far each reading is
+        from them.
 
         The printed ones are those of the papers by default.
         """
@@ -237,7 +283,9 @@ class Study:
         values: dict[tuple[str, str, str], list[float]] = {}
         for record in records:
             for one in record.measurements:
-                values.setdefault((record.unit.dataset, record.unit.method, one.metric), []).append(one.value)
+                values.setdefault((record.unit.dataset, record.unit.method, one.metric), []).append(
+                    one.value
+                )
         rows, away = [], dict[tuple[str, str], list[float]]()
         for (dataset, reading, metric), found in values.items():
             _, trial, data = self._find(dataset)
@@ -258,33 +306,51 @@ class Study:
         found = {(row.dataset, row.method): row.mean for row in rows if row.metric == AWAY}
         said = []
         for one in self.questions:
-            chosen = [name for name in one.names(one.chosen_on) if (name, one.readings[0].name) in found]
-            confirming = [name for name in one.names(one.confirmed_by) if (name, one.readings[0].name) in found]
+            chosen = [
+                name for name in one.names(one.chosen_on) if (name, one.readings[0].name) in found
+            ]
+            confirming = [
+                name
+                for name in one.names(one.confirmed_by)
+                if (name, one.readings[0].name) in found
+            ]
             if chosen:
                 said.append(self._finding(one, found, chosen, confirming))
         return said
 
     def _finding(
-        self, one: Question, found: dict[tuple[str, str], float], chosen: list[str], confirming: list[str]
+        self,
+        one: Question,
+        found: dict[tuple[str, str], float],
+        chosen: list[str],
+        confirming: list[str],
     ) -> str:
         def ranked(names: list[str]) -> list[tuple[float, str]]:
             means = [
-                (float(np.mean([found[name, reading.name] for name in names])), reading) for reading in one.readings
+                (float(np.mean([found[name, reading.name] for name in names])), reading)
+                for reading in one.readings
             ]
-            return [(mean, reading.name) for mean, reading in sorted(means, key=lambda pair: pair[0])]
+            return [
+                (mean, reading.name) for mean, reading in sorted(means, key=lambda pair: pair[0])
+            ]
 
         first, second = ranked(chosen)[:2]
         taken = {name: mean for mean, name in ranked(chosen)}[one.taken]
         text = (
-            f"{one.name}: of {len(one.readings)} readings, “{first[1]}” is nearest on {_listed(chosen)}, where it was "
-            f"chosen: {first[0]:.2f} from print in the mean of the kernels; next “{second[1]}”, {second[0]:.2f}."
+            f"{one.name}: of {len(one.readings)} readings, “{first[1]}” is nearest on"
+            f" {_listed(chosen)}, where it was chosen: {first[0]:.2f} from print in the mean of the"
+            f" kernels; next “{second[1]}”, {second[0]:.2f}."
         )
         if one.taken != first[1]:
             text += f" The experiments take “{one.taken}”, {taken:.2f}."
         for name in confirming:
             place = [reading for _, reading in ranked([name])].index(one.taken) + 1
             (best, other), mean = ranked([name])[0], found[name, one.taken]
-            nearest = "the nearest" if place == 1 else f"place {place}, the nearest is “{other}” with {best:.2f}"
+            nearest = (
+                "the nearest"
+                if place == 1
+                else f"place {place}, the nearest is “{other}” with {best:.2f}"
+            )
             text += f" On {_listed([name])} what is taken is {mean:.2f} from print, {nearest}."
         return text
 
@@ -299,7 +365,11 @@ def _some(experiment: Experiment, *names: str, most: int | None = None) -> tuple
     kept = []
     for name in names:
         data = found[name]
-        source = replace(data.source, max_samples=most) if isinstance(data.source, Loaded) else data.source
+        source = (
+            replace(data.source, max_samples=most)
+            if isinstance(data.source, Loaded)
+            else data.source
+        )
         kept.append(replace(data, source=source, cost=1.0))
     return tuple(kept)
 
@@ -310,7 +380,13 @@ def _binary(*names: str) -> Trial:
 
 def _table_1(*names: str) -> Trial:
     kernels = (("kL", 1), ("kP", 2), ("kG", "nearest"))
-    return Trial(("000", TABLE_1.table), "SVM", "accuracy", _some(TABLE_1, *names, most=1500), Halves(kernels))
+    return Trial(
+        ("000", TABLE_1.table),
+        "SVM",
+        "accuracy",
+        _some(TABLE_1, *names, most=1500),
+        Halves(kernels),
+    )
 
 
 def _regression(experiment: Experiment, name: str, epsilon: float) -> Trial:
@@ -321,10 +397,18 @@ def _regression(experiment: Experiment, name: str, epsilon: float) -> Trial:
 
 _SLICES = tuple((name, columns) for name, _, columns in digit_kernels())
 _SL = Trial(
-    ("001", MULTIFEAT.table), "SVM", "accuracy", _some(MULTIFEAT, "MULTIFEAT-SL"), Halves((*_SLICES, ("ALL", 1)))
+    ("001", MULTIFEAT.table),
+    "SVM",
+    "accuracy",
+    _some(MULTIFEAT, "MULTIFEAT-SL"),
+    Halves((*_SLICES, ("ALL", 1))),
 )
 _SUM = Trial(
-    ("002", "Figure 3"), "KPCA on SUM", "explained_variance_2", (digits("EO", quick=True),), SumOfViews(_SLICES)
+    ("002", "Figure 3"),
+    "KPCA on SUM",
+    "explained_variance_2",
+    (digits("EO", quick=True),),
+    SumOfViews(_SLICES),
 )
 
 
@@ -336,7 +420,9 @@ _NORMS = ("mean diagonal 1", "trace 1", "unit diagonal")
 
 STUDY = Experiment(
     name="readings",
-    title="Which reading of what the papers leave open fits: single kernels, with scikit-learn alone",
+    title=(
+        "Which reading of what the papers leave open fits: single kernels, with scikit-learn alone"
+    ),
     paper="000, 001, 002, 004",
     table="single kernels",
     protocol=Study(
@@ -371,9 +457,12 @@ STUDY = Experiment(
             ),
         )
     ),
-    notes="scikit-learn's machines on single kernels; three splits (of the 5×2 folds the first three); C by five folds "
-    "in 004, else by the other half of each fold. Sets of 000 and 001 are thinned to 1500 samples. Differences of "
-    "squared errors are in percent of what is printed.",
+    notes=(
+        "scikit-learn's machines on single kernels; three splits (of the 5×2 folds the first"
+        " three); C by five folds in 004, else by the other half of each fold. Sets of 000 and 001"
+        " are thinned to 1500 samples. Differences of squared errors are in percent of what is"
+        " printed."
+    ),
 )
 
 EXPERIMENTS = (STUDY,)

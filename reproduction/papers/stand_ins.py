@@ -1,4 +1,5 @@
-"""Sequence experiments on stand-ins: the papers' own sequence sets are not to be had, these are of their kind."""
+"""Sequence experiments on stand-ins: the papers' own sequence sets are not to be had, these are of
+their kind."""
 
 from __future__ import annotations
 
@@ -32,7 +33,8 @@ class Windows:
     most : int
         Most samples; of several classes equally many are kept.
     along_genome : bool
-        Test on the last third of the file. Windows that overlap would otherwise lie on both sides of a random split.
+        Test on the last third of the file. Windows that overlap would otherwise lie on both sides
+        of a random split.
     """
 
     name: str
@@ -69,14 +71,24 @@ _SETS = (
     Dataset("HUMAN-TIS", Windows("human_tis"), cost=4, quick=True, seeds=1),
     Dataset("SPLICE-EI", Windows("splice", 30, 30, classes=(0, 2)), cost=4, seeds=1),
     Dataset("SPLICE-IE", Windows("splice", 30, 30, classes=(1, 2)), cost=4, seeds=1),
-    Dataset("CELEGANS-ACCEPTOR", Windows("celegans_acceptor", most=3000, along_genome=True), cost=6, seeds=1),
+    Dataset(
+        "CELEGANS-ACCEPTOR",
+        Windows("celegans_acceptor", most=3000, along_genome=True),
+        cost=6,
+        seeds=1,
+    ),
 )
 _NOTES = (
-    "Stand-ins: not the paper's sets, so no figure is set beside these. Human translation starts for ARABIDOPSIS and "
-    "VERTEBRATES, windows of 200; primate splice junctions (windows of 60, duplicates cross the split) and acceptor "
-    "sites of C. elegans (1500 of each class, tested on the last third along the genome) for ACCEPTORS and DONORS. "
+    "Stand-ins: not the paper's sets, so no figure is set beside these. Human translation starts"
+    " for ARABIDOPSIS and VERTEBRATES, windows of 200; primate splice junctions (windows of 60,"
+    " duplicates cross the split) and acceptor sites of C. elegans (1500 of each class, tested on"
+    " the last third along the genome) for ACCEPTORS and DONORS. "
 )
-_LINEAR, _QUADRATIC, _GAUSSIAN = ("kL", Linear()), ("kP", Polynomial(degree=2)), ("kG", Gaussian("nearest"))
+_LINEAR, _QUADRATIC, _GAUSSIAN = (
+    ("kL", Linear()),
+    ("kP", Polynomial(degree=2)),
+    ("kG", Gaussian("nearest")),
+)
 _THREE = [_LINEAR, _QUADRATIC, _GAUSSIAN]
 _PLAIN = MKLClassifier(_THREE, normalize="diagonal")
 
@@ -91,9 +103,19 @@ LOCALIZED = Experiment(
             Method("SVM", "kP", MKLClassifier([_QUADRATIC], weights="uniform")),
             Method("SVM", "kG", MKLClassifier([_GAUSSIAN], weights="uniform")),
             Method("MKL", "kP-kG", MKLClassifier([_QUADRATIC, _GAUSSIAN]), cost=2),
-            Method("LMKL", "kP-kG", LocalizedMKLClassifier([_QUADRATIC, _GAUSSIAN], step="lbfgs", n_init=1), cost=5),
+            Method(
+                "LMKL",
+                "kP-kG",
+                LocalizedMKLClassifier([_QUADRATIC, _GAUSSIAN], step="lbfgs", n_init=1),
+                cost=5,
+            ),
             Method("SVM", "kL", MKLClassifier([_LINEAR], weights="uniform")),
-            Method("LMKL", "kL-kL-kL", LocalizedMKLClassifier([Linear()] * 3, step="lbfgs", n_init=1), cost=5),
+            Method(
+                "LMKL",
+                "kL-kL-kL",
+                LocalizedMKLClassifier([Linear()] * 3, step="lbfgs", n_init=1),
+                cost=5,
+            ),
         ),
         pairs=(
             Pair(("LMKL", "kP-kG"), ("MKL", "kP-kG"), "LMKL vs MKL"),

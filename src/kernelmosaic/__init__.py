@@ -1,8 +1,9 @@
 """Multiple kernel learning behind scikit-learn's interface.
 
-All estimators can be imported from here; ``__all__`` has those of first choice, `kernelmosaic.estimators` also those of
-single papers, such as ``LocalizedMKLClassifier``. Kernels live in `kernelmosaic.kernels`, generators of toy data in
-`kernelmosaic.datasets`. Names are resolved on first use, so that ``import kernelmosaic`` alone costs nothing.
+All estimators can be imported from here; ``__all__`` has those of first choice,
+`kernelmosaic.estimators` also those of single papers, such as ``LocalizedMKLClassifier``. Kernels
+live in `kernelmosaic.kernels`, generators of toy data in `kernelmosaic.datasets`. Names are
+resolved on first use, so that ``import kernelmosaic`` alone costs nothing.
 """
 
 # ruff: noqa: F403, F405

@@ -1,4 +1,5 @@
-"""Checks of parameters; errors name the parameter, its value and what to give instead, warnings point at the caller."""
+"""Checks of parameters; errors name the parameter, its value and what to give instead, warnings
+point at the caller."""
 
 from __future__ import annotations
 
@@ -29,7 +30,9 @@ def check_choice(name: str, value: Any, choices: Iterable[Any], other: str = "")
         return value
     from difflib import get_close_matches
 
-    near = get_close_matches(str(value).lower(), [one for one in known if isinstance(one, str)], n=1)
+    near = get_close_matches(
+        str(value).lower(), [one for one in known if isinstance(one, str)], n=1
+    )
     hint = f"; did you mean {near[0]!r}?" if near else "."
     raise ValueError(f"{name}={value!r}: choose one of {', '.join(map(repr, known))}{other}{hint}")
 
@@ -67,8 +70,8 @@ def check_C(value: Any, *, infinite: bool = False) -> float:
         raise wrong(f"C={value!r}: give a positive number; np.inf allows no slack.")
     if _is_number(value) and np.isposinf(value):
         raise ValueError(
-            f"C={value!r}: give a positive, finite number, such as 1000.0; only MKLClassifier with multi_class='ovr' "
-            "learns without slack."
+            f"C={value!r}: give a positive, finite number, such as 1000.0; only MKLClassifier with"
+            " multi_class='ovr' learns without slack."
         )
     return float(check_positive("C", value))
 
@@ -78,7 +81,8 @@ def _is_number(value: object) -> bool:
 
 
 def check_share(name: str, value: Any) -> float:
-    """Return a number between 0 and 1, neither of them, or raise naming the parameter and its value."""
+    """Return a number between 0 and 1, neither of them, or raise naming the parameter and its
+    value."""
     if not isinstance(value, float | np.floating) or not 0 < value < 1:
         raise ValueError(f"{name}={value!r}: give a number between 0 and 1.")
     return float(value)
@@ -94,6 +98,8 @@ def check_count(name: str, value: object, least: int = 1) -> int:
 def warn_caller(message: str, category: type[Warning] = UserWarning) -> None:
     """Warn at the line that called the package, however many frames of the package are between."""
     level, frame = 1, sys._getframe()
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("kernelmosaic."):
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(
+        "kernelmosaic."
+    ):
         level, frame = level + 1, frame.f_back
     warnings.warn(message, category, stacklevel=level)

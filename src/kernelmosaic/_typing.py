@@ -1,7 +1,8 @@
 """Names for the types of what crosses the seams: arrays, samples, targets, estimators.
 
-Samples, targets and blocks of kernels may be NumPy arrays, sparse matrices, data frames or torch tensors, which no
-common type describes: their names document the meaning, and type checkers treat them as Any.
+Samples, targets and blocks of kernels may be NumPy arrays, sparse matrices, data frames or torch
+tensors, which no common type describes: their names document the meaning, and type checkers treat
+them as Any.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""NumPy or torch behind one small object, inferred from the arrays, so that a formula is written once for both.
+"""NumPy or torch behind one small object, inferred from the arrays, so that a formula is written
+once for both.
 
-Array functions that the two libraries spell alike (``exp``, ``sqrt``, ``where``, ``einsum``, ``@``) are called through
-``backend.xp``; what they spell differently are the methods here. Compiled code sits beside the one function that it
-replaces, with a test that both give the same result.
+Array functions that the two libraries spell alike (``exp``, ``sqrt``, ``where``, ``einsum``, ``@``)
+are called through ``backend.xp``; what they spell differently are the methods here. Compiled code
+sits beside the one function that it replaces, with a test that both give the same result.
 """
 
 from __future__ import annotations
@@ -24,9 +25,11 @@ from kernelmosaic._typing import AnyArray, ArrayOrTensor, DType, MatrixLike, Row
 
 #: Reading this many bytes takes longer than starting threads.
 _WORTH_THREADS = 2**26
-#: Linear systems of up to so many samples take two cores as long as one, and ten times as long beside other work.
+#: Linear systems of up to so many samples take two cores as long as one, and ten times as long
+#: beside other work.
 _FEW_SAMPLES = 3000
-#: Up to this many samples NumPy passes over a matrix about as fast as a compiled loop does, and waits for no compiler.
+#: Up to this many samples NumPy passes over a matrix about as fast as a compiled loop does, and
+#: waits for no compiler.
 TINY = 256
 
 
@@ -51,10 +54,11 @@ class Backend:
         # There is one object per place, so that places are compared by identity.
         return "NUMPY"
 
-    # Between here and there ----------------------------------------------------------------------------------------
+    # Between here and there -----------------------------------------------------------------------
 
     def asarray(self, values: ArrayOrTensor, dtype: DType = np.float64) -> ArrayOrTensor:
-        """Return values as an array of this library in a NumPy dtype (None keeps theirs), copied only if need be."""
+        """Return values as an array of this library in a NumPy dtype (None keeps theirs), copied
+        only if need be."""
         return np.asarray(values, dtype=dtype)
 
     def to_numpy(self, array: ArrayOrTensor) -> AnyArray:
@@ -62,7 +66,8 @@ class Backend:
         return np.asarray(array)
 
     def borrow(self, array: ArrayOrTensor) -> AnyArray:
-        """Return the same, valid until the next call: large arrays then come from a device at full speed."""
+        """Return the same, valid until the next call: large arrays then come from a device at full
+        speed."""
         return np.asarray(array)
 
     def astype(self, array: ArrayOrTensor, dtype: DType) -> ArrayOrTensor:
@@ -91,10 +96,11 @@ class Backend:
         return bool(np.may_share_memory(a, b))
 
     def index(self, rows: RowIndex) -> RowIndex:
-        """Return row numbers in a form that this library's arrays are indexed with; slices are left alone."""
+        """Return row numbers in a form that this library's arrays are indexed with; slices are left
+        alone."""
         return rows if isinstance(rows, slice) else self.asarray(rows, None)
 
-    # Memory --------------------------------------------------------------------------------------------------------
+    # Memory ---------------------------------------------------------------------------------------
 
     def empty(self, shape: tuple[int, ...], dtype: DType = np.float64) -> ArrayOrTensor:
         """Return an array that is not filled."""
@@ -105,7 +111,8 @@ class Backend:
         return np.zeros(shape, dtype=dtype)
 
     def free_bytes(self) -> float:
-        """Return the memory that may be taken: what the system has without swapping, 4 GiB if that is unknown."""
+        """Return the memory that may be taken: what the system has without swapping, 4 GiB if that
+        is unknown."""
         with suppress(OSError):
             for line in Path("/proc/meminfo").read_text().splitlines():
                 if line.startswith("MemAvailable:"):
@@ -115,17 +122,22 @@ class Backend:
         except (AttributeError, ValueError, OSError):
             return 4.0 * 2**30
 
-    # Linear algebra ------------------------------------------------------------------------------------------------
+    # Linear algebra -------------------------------------------------------------------------------
 
     def cholesky(self, A: ArrayOrTensor, overwrite: bool = False) -> Any | None:
-        """Return the lower Cholesky factor of a symmetric A; None if it is not positive definite up to rounding."""
+        """Return the lower Cholesky factor of a symmetric A; None if it is not positive definite up
+        to rounding."""
         (potrf,) = get_lapack_funcs(("potrf",), (A,))
-        # LAPACK reads columns: the transpose of an array in rows is the same matrix, and need not be copied.
-        factor, info = potrf(A if A.flags.f_contiguous else A.T, lower=True, overwrite_a=overwrite, clean=True)
+        # LAPACK reads columns: the transpose of an array in rows is the same matrix, and need not
+        # be copied.
+        factor, info = potrf(
+            A if A.flags.f_contiguous else A.T, lower=True, overwrite_a=overwrite, clean=True
+        )
         return factor if info == 0 else None
 
     def cho_solve(self, factor: ArrayOrTensor, right: ArrayOrTensor) -> ArrayOrTensor:
-        """Return the solution of A x = right for the lower Cholesky factor of A; right is a vector or a matrix."""
+        """Return the solution of A x = right for the lower Cholesky factor of A; right is a vector
+        or a matrix."""
         return cho_solve((factor, True), right, check_finite=False)
 
     def invert_lower(self, factor: ArrayOrTensor) -> ArrayOrTensor:
@@ -140,7 +152,7 @@ class Backend:
         self.diagonal_view(below)[...] *= 0.5
         return below + below.T  # above the diagonal a factor has zeros
 
-    # Picking -------------------------------------------------------------------------------------------------------
+    # Picking --------------------------------------------------------------------------------------
 
     def top_k(self, values: ArrayOrTensor, k: int) -> ArrayOrTensor:
         """Return the numbers of the k largest values, in no order."""
@@ -153,7 +165,8 @@ class Backend:
 
     def take_block(self, K: ArrayOrTensor, rows: RowIndex, columns: RowIndex) -> ArrayOrTensor:
         """Return K[rows][:, columns], a copy."""
-        # Rows first: reading them in order, twice, takes less than half the time of picking entries one by one.
+        # Rows first: reading them in order, twice, takes less than half the time of picking entries
+        # one by one.
         return np.take(np.take(K, rows, axis=0), columns, axis=1)
 
 
@@ -173,7 +186,9 @@ class TorchBackend(Backend):
 
         self.xp = torch
         self.device = device
-        self._kinds = {np.dtype(name): getattr(torch, name) for name in ("float32", "float64", "int64", "bool")}
+        self._kinds = {
+            np.dtype(name): getattr(torch, name) for name in ("float32", "float64", "int64", "bool")
+        }
         self._dtypes = {kind: dtype for dtype, kind in self._kinds.items()}
         self._buffer: Any = None
 
@@ -227,7 +242,11 @@ class TorchBackend(Backend):
             return super().free_bytes()
         free: int = self.xp.cuda.mem_get_info(self.device)[0]
         # What this process has set aside and does not use is free, too.
-        return float(free + self.xp.cuda.memory_reserved(self.device) - self.xp.cuda.memory_allocated(self.device))
+        return float(
+            free
+            + self.xp.cuda.memory_reserved(self.device)
+            - self.xp.cuda.memory_allocated(self.device)
+        )
 
     def cholesky(self, A: ArrayOrTensor, overwrite: bool = False) -> Any | None:
         factor, info = self.xp.linalg.cholesky_ex(A)
@@ -243,7 +262,8 @@ class TorchBackend(Backend):
         if n <= 2048:
             one = self.xp.eye(n, dtype=factor.dtype, device=factor.device)
             return self.xp.linalg.solve_triangular(factor, one, upper=False)
-        # By quarters: two thirds of the operations, and products of matrices instead of substitutions.
+        # By quarters: two thirds of the operations, and products of matrices instead of
+        # substitutions.
         out = self.xp.zeros_like(factor)
         out[:half, :half] = first = self.invert_lower(factor[:half, :half])
         out[half:, half:] = second = self.invert_lower(factor[half:, half:])
@@ -255,7 +275,8 @@ class TorchBackend(Backend):
 
     @cached_property
     def multiplies_halves(self) -> bool:
-        """Whether the device has units for products of matrices in half precision, added up in single."""
+        """Whether the device has units for products of matrices in half precision, added up in
+        single."""
         cuda = str(self.device).startswith("cuda") and self.xp.version.hip is None
         if not cuda or self.xp.cuda.get_device_capability(self.device) < (7, 0):
             return False
@@ -267,7 +288,11 @@ class TorchBackend(Backend):
 
     def half_product(self, A: ArrayOrTensor, B: ArrayOrTensor) -> ArrayOrTensor:
         """Return AB of matrices in half precision, in single precision."""
-        return self.xp.mm(A, B, out_dtype=self.xp.float32) if self.multiplies_halves else A.float() @ B.float()
+        return (
+            self.xp.mm(A, B, out_dtype=self.xp.float32)
+            if self.multiplies_halves
+            else A.float() @ B.float()
+        )
 
     def top_k(self, values: ArrayOrTensor, k: int) -> ArrayOrTensor:
         return self.xp.topk(values, min(k, len(values)), sorted=False).indices
@@ -298,7 +323,8 @@ def backend_on(device: str | None) -> Backend:
 
 
 def backend_of(array: ArrayOrTensor) -> Backend:
-    """Return the backend of an array: torch's if it is a tensor; torch is not imported to find out."""
+    """Return the backend of an array: torch's if it is a tensor; torch is not imported to find
+    out."""
     return torch_backend(str(array.device)) if is_tensor(array) else NUMPY
 
 
@@ -309,16 +335,21 @@ def is_tensor(array: ArrayOrTensor) -> bool:
 
 def is_dask(X: MatrixLike) -> bool:
     """Whether X is a Dask collection; Dask itself is not loaded to find out."""
-    return type(X).__module__.split(".")[0] in ("dask", "dask_expr") and hasattr(X, "__dask_graph__")
+    return type(X).__module__.split(".")[0] in ("dask", "dask_expr") and hasattr(
+        X, "__dask_graph__"
+    )
 
 
-# Devices -------------------------------------------------------------------------------------------------------------
+# Devices ------------------------------------------------------------------------------------------
 
 
 def require_device(device: Any) -> Any:
     """Return the torch device of that name, or raise saying what is missing."""
     if isinstance(device, str) and device.lower() in ("gpu", "nvidia"):
-        raise ValueError(f"device={device!r}: write device='cuda' for a GPU, 'cuda:1' for the second; None for NumPy.")
+        raise ValueError(
+            f"device={device!r}: write device='cuda' for a GPU, 'cuda:1' for the second; None for"
+            " NumPy."
+        )
     try:
         import torch
     except ImportError:
@@ -330,7 +361,9 @@ def require_device(device: Any) -> Any:
     except (RuntimeError, TypeError):
         raise ValueError(f"device={device!r}: give None, 'cuda', 'cuda:1' or 'cpu'.") from None
     if found.type not in ("cpu", "cuda"):
-        raise ValueError(f"device={device!r}: only 'cuda' devices and 'cpu' compute in double precision.")
+        raise ValueError(
+            f"device={device!r}: only 'cuda' devices and 'cpu' compute in double precision."
+        )
     count = torch.cuda.device_count() if found.type == "cuda" else 1
     if count == 0:
         raise ValueError(f"device={device!r}: torch finds no CUDA device here; use device=None.")
@@ -352,17 +385,23 @@ def tensor_device(X: MatrixLike) -> str | None:
 
 
 def to_host(X: MatrixLike) -> MatrixLike:
-    """Return a tensor, or an array of any library of the array API, in NumPy, anything else as it is."""
+    """Return a tensor, or an array of any library of the array API, in NumPy, anything else as it
+    is."""
     if is_tensor(X):
         return X.detach().cpu().numpy()
-    return np.asarray(X) if hasattr(X, "__array_namespace__") and not isinstance(X, np.ndarray | np.generic) else X
+    return (
+        np.asarray(X)
+        if hasattr(X, "__array_namespace__") and not isinstance(X, np.ndarray | np.generic)
+        else X
+    )
 
 
-# Memory --------------------------------------------------------------------------------------------------------------
+# Memory -------------------------------------------------------------------------------------------
 
 
 def default_budget(backend: Backend = NUMPY) -> float:
-    """Return the bytes that may be taken: half of the host's free memory, most of a device's own."""
+    """Return the bytes that may be taken: half of the host's free memory, most of a device's
+    own."""
     cuda = str(backend.device).startswith("cuda")
     # Torch and its libraries take from the rest.
     return (0.85 if cuda else 0.5) * backend.free_bytes()
@@ -384,17 +423,24 @@ def row_strips(n: int, height: int) -> Iterator[slice]:
 
 
 def as_slice(rows: RowIndex) -> RowIndex:
-    """Return row numbers that count up by one as a slice, which copies nothing; others as they are."""
-    if isinstance(rows, slice) or len(rows) == 0 or rows[-1] - rows[0] + 1 != len(rows) or np.any(np.diff(rows) != 1):
+    """Return row numbers that count up by one as a slice, which copies nothing; others as they
+    are."""
+    if (
+        isinstance(rows, slice)
+        or len(rows) == 0
+        or rows[-1] - rows[0] + 1 != len(rows)
+        or np.any(np.diff(rows) != 1)
+    ):
         return rows
     return slice(int(rows[0]), int(rows[-1]) + 1)
 
 
-# Threads -------------------------------------------------------------------------------------------------------------
+# Threads ------------------------------------------------------------------------------------------
 
 
 def run_threads(work: Callable[[Any], None], items: Iterable[Any], n_bytes: int) -> None:
-    """Call work on every item, on the cores that are ours; it gains only if it releases the interpreter's lock.
+    """Call work on every item, on the cores that are ours; it gains only if it releases the
+    interpreter's lock.
 
     Threads are started only if all items together read enough bytes for that.
     """
@@ -409,13 +455,17 @@ def run_threads(work: Callable[[Any], None], items: Iterable[Any], n_bytes: int)
 
 
 def map_threads(work: Callable[[Any], Any], items: Iterable[Any], n_threads: int) -> list[Any]:
-    """Return work(item) of every item, so many at a time; whatever each of them starts keeps to its one thread."""
+    """Return work(item) of every item, so many at a time; whatever each of them starts keeps to its
+    one thread."""
     items = list(items)
     return list(iterate_threads(work, items, min(n_threads, len(items))))
 
 
-def iterate_threads(work: Callable[[Any], Any], items: Iterable[Any], n_threads: int) -> Iterator[Any]:
-    """Yield what `map_threads` returns, in the order of the items, which are read one by one only on one thread."""
+def iterate_threads(
+    work: Callable[[Any], Any], items: Iterable[Any], n_threads: int
+) -> Iterator[Any]:
+    """Yield what `map_threads` returns, in the order of the items, which are read one by one only
+    on one thread."""
     if n_threads <= 1:
         yield from map(work, items)
         return
@@ -433,24 +483,31 @@ _THREAD = local()
 
 
 def allowed_threads() -> int:
-    """Return the threads that work may be spread over: as many as the BLAS may use, one inside of `map_threads`."""
+    """Return the threads that work may be spread over: as many as the BLAS may use, one inside of
+    `map_threads`."""
     return 1 if getattr(_THREAD, "is_one_of_several", False) else blas_threads()
 
 
 @lru_cache(maxsize=1)
 def blas_threads() -> int:
-    """Return the threads the BLAS may use in this process: where joblib or the user limits those, ours are too."""
-    blas = [int(library["num_threads"]) for library in threadpool_info() if library["user_api"] == "blas"]
+    """Return the threads the BLAS may use in this process: where joblib or the user limits those,
+    ours are too."""
+    blas = [
+        int(library["num_threads"])
+        for library in threadpool_info()
+        if library["user_api"] == "blas"
+    ]
     return min(blas, default=1)
 
 
 class BlasLimit:
     """The one place that takes the linear algebra to one thread, and back.
 
-    Most libraries have one number of threads in the process. Two threads that each lower it and restore what they found
-    would leave it lowered for good where the second one enters before the first one leaves: it reads the lowered
-    number, and restores that last. Here the first one that enters lowers the number, and the last one that leaves
-    restores it. OpenBLAS on OpenMP has a number for every thread, which each thread lowers and restores for itself.
+    Most libraries have one number of threads in the process. Two threads that each lower it and
+    restore what they found would leave it lowered for good where the second one enters before the
+    first one leaves: it reads the lowered number, and restores that last. Here the first one that
+    enters lowers the number, and the last one that leaves restores it. OpenBLAS on OpenMP has a
+    number for every thread, which each thread lowers and restores for itself.
 
     Parameters
     ----------
@@ -460,7 +517,8 @@ class BlasLimit:
 
     def __init__(self, libraries: Callable[[], Sequence[Any]]) -> None:
         self._libraries = libraries
-        # A context of an abandoned generator is left by the garbage collector, in the middle of anything.
+        # A context of an abandoned generator is left by the garbage collector, in the middle of
+        # anything.
         self._lock = RLock()
         #: What is inside of the limit: for every context the thread that entered it.
         self._inside: dict[object, int] = {}
@@ -477,8 +535,12 @@ class BlasLimit:
             is_first = not self._inside
             self._inside[context] = get_ident()
             if is_first:
-                self._lowered = _lower(library for library in self._libraries() if not _counts_by_thread(library))
-            lowered_here = _lower(library for library in self._libraries() if _counts_by_thread(library))
+                self._lowered = _lower(
+                    library for library in self._libraries() if not _counts_by_thread(library)
+                )
+            lowered_here = _lower(
+                library for library in self._libraries() if _counts_by_thread(library)
+            )
         try:
             yield
         finally:
@@ -493,15 +555,21 @@ class BlasLimit:
             _restore(lowered)
 
     def _leave_other_threads(self) -> None:
-        """Leave the contexts of threads that a forked process does not have, in which nothing would leave them."""
+        """Leave the contexts of threads that a forked process does not have, in which nothing would
+        leave them."""
         self._lock = RLock()  # another thread may have held it as the process was forked
-        self._inside = {context: thread for context, thread in self._inside.items() if thread == get_ident()}
+        self._inside = {
+            context: thread for context, thread in self._inside.items() if thread == get_ident()
+        }
         self._restore_if_left()
 
 
 def _counts_by_thread(library: Any) -> bool:
-    """Whether every thread has a number of its own, and threadpoolctl (from 3.8 on) reads that of the thread."""
-    return getattr(library, "threading_layer", None) == "openmp" and hasattr(library, "clear_controlling_thread")
+    """Whether every thread has a number of its own, and threadpoolctl (from 3.8 on) reads that of
+    the thread."""
+    return getattr(library, "threading_layer", None) == "openmp" and hasattr(
+        library, "clear_controlling_thread"
+    )
 
 
 def _lower(libraries: Iterable[Any]) -> list[tuple[Any, int]]:
@@ -512,7 +580,8 @@ def _lower(libraries: Iterable[Any]) -> list[tuple[Any, int]]:
         if former is None or former <= 1:
             continue
         library.set_num_threads(1)
-        # The library disobeys where another thread limits it by threadpoolctl: only that thread can change the number.
+        # The library disobeys where another thread limits it by threadpoolctl: only that thread can
+        # change the number.
         if library.num_threads == 1:
             lowered.append((library, former))
     return lowered
@@ -521,8 +590,9 @@ def _lower(libraries: Iterable[Any]) -> list[tuple[Any, int]]:
 def _restore(lowered: Iterable[tuple[Any, int]]) -> None:
     """Give libraries back the numbers of threads that they had."""
     for library, former in lowered:
-        # From version 3.8 on, threadpoolctl obeys only the thread that set a number first, until its claim is released.
-        # Released before, another thread's claim does not stand in the way; released after, this thread leaves none.
+        # From version 3.8 on, threadpoolctl obeys only the thread that set a number first, until
+        # its claim is released. Released before, another thread's claim does not stand in the way;
+        # released after, this thread leaves none.
         release = getattr(library, "clear_controlling_thread", None)
         if release is not None:
             release(force=True)
@@ -546,7 +616,8 @@ _BLAS_LIMIT = BlasLimit(_blas_libraries)
 def one_blas_thread() -> AbstractContextManager[None]:
     """Return a context in which linear algebra stays on the thread that calls it.
 
-    For many small products: the libraries' own threads wait for each other, which costs much where cores are busy.
+    For many small products: the libraries' own threads wait for each other, which costs much where
+    cores are busy.
     """
     # The count is taken before it is lowered: our own threads keep to it.
     blas_threads()
@@ -554,5 +625,6 @@ def one_blas_thread() -> AbstractContextManager[None]:
 
 
 def threads_for(n_samples: int) -> AbstractContextManager[None]:
-    """Return a context for linear algebra with matrices of so many samples: of few on one thread, of more on all."""
+    """Return a context for linear algebra with matrices of so many samples: of few on one thread,
+    of more on all."""
     return one_blas_thread() if n_samples <= _FEW_SAMPLES else nullcontext()

@@ -19,7 +19,7 @@ from kernelmosaic.stacking import stack_views
 
 __all__ = ["BayesRule", "load", "make_gaussians"]
 
-# GAUSS2 to GAUSS5 -----------------------------------------------------------------------------------------------------
+# GAUSS2 to GAUSS5 ---------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -35,13 +35,16 @@ class Mixture:
         """Return log p(x, label) for every row of X."""
         of_class = self.labels == label
         squares = (X[:, None, :] - self.means[of_class]) ** 2 / self.variances[of_class]
-        log_peaks = np.log(self.priors[of_class] / (2 * np.pi * np.sqrt(self.variances[of_class].prod(axis=1))))
+        log_peaks = np.log(
+            self.priors[of_class] / (2 * np.pi * np.sqrt(self.variances[of_class].prod(axis=1)))
+        )
         return np.asarray(logsumexp(log_peaks - 0.5 * squares.sum(axis=2), axis=1))
 
 
 def mixture_of(n_components: int) -> Mixture:
     """Return the components of a toy problem."""
-    # By number of components: prior and first coordinate of the mean, for the components of each class.
+    # By number of components: prior and first coordinate of the mean, for the components of each
+    # class.
     known = {
         2: {+1: [(0.50, -1.0)], -1: [(0.50, 1.0)]},
         3: {+1: [(0.25, -2.0), (0.25, 2.0)], -1: [(0.50, 0.0)]},
@@ -78,7 +81,8 @@ def make_gaussians(
 
     References
     ----------
-    Gönen and Alpaydın (2011), "Regularizing multiple kernel learning using response surface methodology", Table 1.
+    Gönen and Alpaydın (2011), "Regularizing multiple kernel learning using response surface
+    methodology", Table 1.
 
     Examples
     --------
@@ -98,7 +102,8 @@ def make_gaussians(
 
 @dataclass(frozen=True)
 class BayesRule:
-    """The best classifier, from the mixture itself; no other is more accurate on fresh samples of it.
+    """The best classifier, from the mixture itself; no other is more accurate on fresh samples of
+    it.
 
     Parameters
     ----------
@@ -119,8 +124,12 @@ class BayesRule:
         mixture_of(self.n_components)
 
     def decision_function(self, X: ArrayLike) -> Array:
-        """Return the log-odds log p(x, +1) − log p(x, −1) of each row of X: its sign is the best possible answer."""
-        mixture, points = mixture_of(self.n_components), check_array(X, dtype=np.float64, input_name="X")
+        """Return the log-odds log p(x, +1) − log p(x, −1) of each row of X: its sign is the best
+        possible answer."""
+        mixture, points = (
+            mixture_of(self.n_components),
+            check_array(X, dtype=np.float64, input_name="X"),
+        )
         if points.shape[1] != 2:
             raise ValueError(f"X has {points.shape[1]} columns: the mixtures have two; give 2.")
         return mixture.log_joint(points, +1) - mixture.log_joint(points, -1)
@@ -135,37 +144,50 @@ class BayesRule:
         Parameters
         ----------
         step : float, default=0.03
-            Distance between the points of the grid the integral is summed over; the error falls with its square.
+            Distance between the points of the grid the integral is summed over; the error falls
+            with its square.
         """
         mixture = mixture_of(self.n_components)
-        # Beyond eight standard deviations of every component there is nothing left that a double could count.
+        # Beyond eight standard deviations of every component there is nothing left that a double
+        # could count.
         reach = 8 * np.sqrt(mixture.variances)
         low, high = (mixture.means - reach).min(axis=0), (mixture.means + reach).max(axis=0)
         grid = [np.arange(a, b + step, step) for a, b in zip(low, high, strict=True)]
-        # The covariances are diagonal: the density of a component at a point of the grid is a product of two numbers.
+        # The covariances are diagonal: the density of a component at a point of the grid is a
+        # product of two numbers.
         first, second = (
-            np.exp(-0.5 * (points[:, None] - means) ** 2 / variances) / np.sqrt(2 * np.pi * variances)
-            for points, means, variances in zip(grid, mixture.means.T, mixture.variances.T, strict=True)
+            np.exp(-0.5 * (points[:, None] - means) ** 2 / variances)
+            / np.sqrt(2 * np.pi * variances)
+            for points, means, variances in zip(
+                grid, mixture.means.T, mixture.variances.T, strict=True
+            )
         )
         by_class = [mixture.labels == label for label in (+1, -1)]
         # A line at a time: the grid as a whole would fill memory for nothing.
-        lines = (np.maximum(*(second[:, own] @ row[own] for own in by_class)) for row in first * mixture.priors)
+        lines = (
+            np.maximum(*(second[:, own] @ row[own] for own in by_class))
+            for row in first * mixture.priors
+        )
         return float(sum(line.sum() for line in lines) * step**2)
 
 
-# Sets from files ------------------------------------------------------------------------------------------------------
+# Sets from files ----------------------------------------------------------------------------------
 
 
-def load(name: str, data_home: str | os.PathLike[str] | None = None, *, return_X_y: bool = False) -> Any:
+def load(
+    name: str, data_home: str | os.PathLike[str] | None = None, *, return_X_y: bool = False
+) -> Any:
     """Load a set from a folder of npz files, or one of those that scikit-learn carries.
 
     ``NAME.npz`` holds ``y`` and either ``X`` or one matrix per view, with a row per entry of y, as
-    ``np.savez("patients.npz", y=y, rna=rna, proteins=proteins)`` writes it. Nothing is scaled or filled in.
+    ``np.savez("patients.npz", y=y, rna=rna, proteins=proteins)`` writes it. Nothing is scaled or
+    filled in.
 
     Parameters
     ----------
     name : str
-        Name of the file without ``.npz``, or "breast_cancer", "diabetes", "digits", "iris" or "wine".
+        Name of the file without ``.npz``, or "breast_cancer", "diabetes", "digits", "iris" or
+        "wine".
     data_home : path or None, default=None
         The folder; None means the environment variable ``KERNELMOSAIC_DATA``, if set.
     return_X_y : bool, default=False
@@ -194,7 +216,10 @@ def load(name: str, data_home: str | os.PathLike[str] | None = None, *, return_X
     >>> wine.data.shape
     (178, 13)
     """
-    folder, carried = data_folder(data_home), ("breast_cancer", "diabetes", "digits", "iris", "wine")
+    folder, carried = (
+        data_folder(data_home),
+        ("breast_cancer", "diabetes", "digits", "iris", "wine"),
+    )
     path = None if folder is None else folder / f"{name}.npz"
     if path is not None and path.is_file():
         found = _read(path)
@@ -204,21 +229,27 @@ def load(name: str, data_home: str | os.PathLike[str] | None = None, *, return_X
         found = Bunch(views={}, columns={}, **getattr(sklearn.datasets, f"load_{name}")())
     else:
         raise FileNotFoundError(
-            f"name={name!r}: {name}.npz was not found. Put it into a folder and name that folder by data_home=… or the "
-            f"environment variable KERNELMOSAIC_DATA, or give one of {', '.join(carried)}."
+            f"name={name!r}: {name}.npz was not found. Put it into a folder and name that folder by"
+            " data_home=… or the environment variable KERNELMOSAIC_DATA, or give one of"
+            f" {', '.join(carried)}."
         )
     return (found.data, found.target) if return_X_y else found
 
 
 def data_folder(data_home: str | os.PathLike[str] | None) -> Path | None:
-    """Return the folder of npz files that the argument or the environment names; None where neither does."""
+    """Return the folder of npz files that the argument or the environment names; None where neither
+    does."""
     variable = "KERNELMOSAIC_DATA"
-    said, value = ("data_home", data_home) if data_home is not None else (variable, os.environ.get(variable))
+    said, value = (
+        ("data_home", data_home) if data_home is not None else (variable, os.environ.get(variable))
+    )
     if not value:
         return None
     folder = Path(value).expanduser()
     if not folder.is_dir():
-        raise FileNotFoundError(f"{said}={str(value)!r} is not a folder: give one that holds the sets as npz files.")
+        raise FileNotFoundError(
+            f"{said}={str(value)!r} is not a folder: give one that holds the sets as npz files."
+        )
     return folder
 
 
@@ -229,12 +260,24 @@ def _read(path: Path) -> Bunch:
     if "y" not in arrays:
         raise ValueError(f"{path} holds {', '.join(arrays)}: an array y of the targets is needed.")
     y, X = arrays.pop("y"), arrays.pop("X", None)
-    views = {} if X is not None else {key: v for key, v in arrays.items() if v.ndim == 2 and len(v) == len(y)}
+    views = (
+        {}
+        if X is not None
+        else {key: v for key, v in arrays.items() if v.ndim == 2 and len(v) == len(y)}
+    )
     views = {key: arrays.pop(key).astype(np.float64) for key in views}
     if X is None and not views:
-        raise ValueError(f"{path} holds no X, and no view, which is a matrix with one row per entry of y.")
+        raise ValueError(
+            f"{path} holds no X, and no view, which is a matrix with one row per entry of y."
+        )
     taken = [key for key in ("data", "target", "views", "columns") if key in arrays]
     if taken:
-        raise ValueError(f"{path} holds an array called {taken[0]!r}, as a part of the result is: rename it.")
-    data, columns = stack_views(views) if X is None else (X.astype(np.float64) if X.dtype.kind in "biuf" else X, {})
+        raise ValueError(
+            f"{path} holds an array called {taken[0]!r}, as a part of the result is: rename it."
+        )
+    data, columns = (
+        stack_views(views)
+        if X is None
+        else (X.astype(np.float64) if X.dtype.kind in "biuf" else X, {})
+    )
     return Bunch(data=data, target=y, views=views, columns=columns, **arrays)

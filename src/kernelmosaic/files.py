@@ -1,4 +1,5 @@
-"""Files: read if they are there, written whole or not at all; compiled functions kept in the user's cache."""
+"""Files: read if they are there, written whole or not at all; compiled functions kept in the user's
+cache."""
 
 from __future__ import annotations
 
@@ -21,16 +22,21 @@ if sys.platform != "win32":
 
 
 def cache_folder() -> Path:
-    """Return where fetched sets and compiled functions are kept: under ``XDG_CACHE_HOME``, else ``~/.cache``."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").expanduser() / "kernelmosaic"
+    """Return where fetched sets and compiled functions are kept: under ``XDG_CACHE_HOME``, else
+    ``~/.cache``."""
+    return (
+        Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").expanduser()
+        / "kernelmosaic"
+    )
 
 
 def njit(*, cache: bool = False, **options: Any) -> Any:
     """Return `numba.njit` with these options, which keeps what it compiles in the user's cache.
 
-    By default Numba writes beside the module, into the installed package, whose folder then outlives an uninstallation
-    and can still be imported. A ``NUMBA_CACHE_DIR`` is kept; where the cache cannot be written, Numba looks elsewhere,
-    and compiles in every process where there is no place at all. A damaged file is made anew.
+    By default Numba writes beside the module, into the installed package, whose folder then
+    outlives an uninstallation and can still be imported. A ``NUMBA_CACHE_DIR`` is kept; where the
+    cache cannot be written, Numba looks elsewhere, and compiles in every process where there is no
+    place at all. A damaged file is made anew.
     """
     import numba
 
@@ -41,7 +47,9 @@ def njit(*, cache: bool = False, **options: Any) -> Any:
             return dispatcher
         config: Any = numba.config
         chosen_folder = config.CACHE_DIR
-        config.CACHE_DIR = chosen_folder or str(cache_folder() / "compiled")  # read as the cache is made
+        config.CACHE_DIR = chosen_folder or str(
+            cache_folder() / "compiled"
+        )  # read as the cache is made
         try:
             dispatcher._cache = _function_cache()(function)
         except RuntimeError:  # no folder can be written
@@ -57,9 +65,10 @@ def njit(*, cache: bool = False, **options: Any) -> Any:
 def _function_cache() -> type[Any]:
     """Return Numba's cache of a function's compiled code, which survives damaged files.
 
-    Numba checks nothing that it reads: files that a crash or a full disk left empty or half written raise errors of
-    `pickle` as a function is first called, and changed bytes would be run. So every entry has a digest, and a file that
-    cannot be read counts as none: the function is compiled again, and its files are written anew.
+    Numba checks nothing that it reads: files that a crash or a full disk left empty or half written
+    raise errors of `pickle` as a function is first called, and changed bytes would be run. So every
+    entry has a digest, and a file that cannot be read counts as none: the function is compiled
+    again, and its files are written anew.
     """
     caching: Any = import_module("numba.core.caching")  # Numba has no annotations
     dumps: Any = import_module("numba.core.serialize").dumps
@@ -92,7 +101,9 @@ def _function_cache() -> type[Any]:
         def save_overload(self, sig: Any, data: Any) -> None:
             try:
                 super().save_overload(sig, data)
-            except Exception:  # a damaged index, or a disk that is full: the function runs without being kept
+            except (
+                Exception
+            ):  # a damaged index, or a disk that is full: the function runs without being kept
                 self._forget_entries()
 
         def _forget_entries(self) -> None:
@@ -113,7 +124,8 @@ def existing_file(path: Path, what: str) -> Path:
 
 
 def replaceable_file(path: str | os.PathLike[str]) -> Path:
-    """Return the regular file, there or not yet, that a path leads to through symbolic links; refuse any other.
+    """Return the regular file, there or not yet, that a path leads to through symbolic links;
+    refuse any other.
 
     Devices, FIFOs and sockets are refused: a file that is moved to their place would destroy them.
     """
@@ -121,9 +133,14 @@ def replaceable_file(path: str | os.PathLike[str]) -> Path:
     if target.is_dir():
         raise IsADirectoryError(f"{path} is a folder; give the name of a file.")
     if not target.parent.is_dir():
-        raise FileNotFoundError(f"{path} is in a folder that does not exist; give a path in one that does.")
+        raise FileNotFoundError(
+            f"{path} is in a folder that does not exist; give a path in one that does."
+        )
     if os.path.lexists(target) and not target.is_file():
-        raise ValueError(f"{path} is a device, a FIFO or the like and cannot be replaced; give the name of a file.")
+        raise ValueError(
+            f"{path} is a device, a FIFO or the like and cannot be replaced; give the name of a"
+            " file."
+        )
     return target
 
 
@@ -133,11 +150,13 @@ def write_text(path: str | os.PathLike[str], text: str) -> Path:
 
 
 def write_bytes(path: str | os.PathLike[str], data: bytes) -> Path:
-    """Write a file in one step: a run that dies on the way leaves the former file, not half of a new one.
+    """Write a file in one step: a run that dies on the way leaves the former file, not half of a
+    new one.
 
-    The data are written beside the file, in ``.NAME.….part``, which is then moved to its place. What killed runs left
-    there for the same file is removed first. A symbolic link stays: the file that it leads to is replaced. The new file
-    has the mode, and where the system lets it the owner, of the one that it replaces.
+    The data are written beside the file, in ``.NAME.….part``, which is then moved to its place.
+    What killed runs left there for the same file is removed first. A symbolic link stays: the file
+    that it leads to is replaced. The new file has the mode, and where the system lets it the owner,
+    of the one that it replaces.
 
     Parameters
     ----------
@@ -159,9 +178,12 @@ def write_bytes(path: str | os.PathLike[str], data: bytes) -> Path:
                 file.flush()
                 os.fsync(file.fileno())
                 if sys.platform != "win32":
-                    # Still locked: unlocked, it would be a leftover to another run that writes the same file.
+                    # Still locked: unlocked, it would be a leftover to another run that writes the
+                    # same file.
                     os.replace(part, target)
-            if sys.platform == "win32":  # which does not move files that are open, nor remove them as leftovers
+            if (
+                sys.platform == "win32"
+            ):  # which does not move files that are open, nor remove them as leftovers
                 os.replace(part, target)
         finally:
             part.unlink(missing_ok=True)
@@ -174,7 +196,8 @@ def write_bytes(path: str | os.PathLike[str], data: bytes) -> Path:
 
 
 def _new_part(target: Path) -> tuple[Path, BinaryIO]:
-    """Return a file beside the target, locked as long as it is open, for those who may read the target."""
+    """Return a file beside the target, locked as long as it is open, for those who may read the
+    target."""
     while True:
         part = target.with_name(f".{target.name}.{uuid.uuid4().hex}.part")
         # Nobody else may read what replaces a file until it is known who may read that.
@@ -190,7 +213,8 @@ def _new_part(target: Path) -> tuple[Path, BinaryIO]:
 
 
 def _keep_permissions(target: Path, file: BinaryIO) -> None:
-    """Give a new file the owner, the mode and the access list of the file that it is to replace, if there is one."""
+    """Give a new file the owner, the mode and the access list of the file that it is to replace, if
+    there is one."""
     if sys.platform == "win32":
         return
     try:
@@ -203,12 +227,15 @@ def _keep_permissions(target: Path, file: BinaryIO) -> None:
         try:
             os.fchown(number, former.st_uid, former.st_gid)
         except PermissionError:
-            # Another owner, or a group that is not ours: what that group may do is not for ours, only what all may do.
+            # Another owner, or a group that is not ours: what that group may do is not for ours,
+            # only what all may do.
             with suppress(PermissionError):
                 os.fchown(number, -1, former.st_gid)
             if os.fstat(number).st_gid != former.st_gid:
                 mode = mode & ~stat.S_IRWXG | (mode & stat.S_IRWXO) << 3
-    with suppress(OSError):  # some file systems have neither modes nor attributes, some of which only the system sets
+    with suppress(
+        OSError
+    ):  # some file systems have neither modes nor attributes, some of which only the system sets
         os.fchmod(number, mode)
         if sys.platform == "linux":
             for name in os.listxattr(target):
@@ -223,7 +250,8 @@ def _lock(file: BinaryIO, wait: bool) -> None:
 
 
 def _remove_leftovers(target: Path) -> None:
-    """Remove the parts that no run is writing any more: the system takes the lock from a process that dies."""
+    """Remove the parts that no run is writing any more: the system takes the lock from a process
+    that dies."""
     name = re.compile(rf"\.{re.escape(target.name)}\.[0-9a-f]{{32}}\.part")
     for part in [path for path in target.parent.iterdir() if name.fullmatch(path.name)]:
         with suppress(OSError), part.open("r+b") as file:

@@ -1,4 +1,5 @@
-"""Data frames of pandas and Polars as arrays read them: numbers, truth values, text, and categories by their labels."""
+"""Data frames of pandas and Polars as arrays read them: numbers, truth values, text, and categories
+by their labels."""
 
 from __future__ import annotations
 
@@ -21,19 +22,27 @@ _KINDS_OF_TIME = {
     "time": "times of day",
 }
 #: The same of Polars.
-_KINDS_OF_TIME_IN_POLARS = {"Date": "dates", "Datetime": "dates", "Duration": "time spans", "Time": "times of day"}
+_KINDS_OF_TIME_IN_POLARS = {
+    "Date": "dates",
+    "Datetime": "dates",
+    "Duration": "time spans",
+    "Time": "times of day",
+}
 #: What to give in their place.
 _REMEDIES = {
     "dates": "give numbers, such as the days since a fixed date",
     "time spans": "give numbers, such as days or seconds",
     "periods": "give numbers, such as years, or the periods as text",
-    "intervals": "give the middle of each as a number, or the column as categories, by astype('category')",
+    "intervals": (
+        "give the middle of each as a number, or the column as categories, by astype('category')"
+    ),
     "times of day": "give numbers, such as hours",
 }
 
 
 def is_pandas(X: object) -> bool:
-    """Whether an object is a data frame of pandas; those of Dask, which stay where they are, are none."""
+    """Whether an object is a data frame of pandas; those of Dask, which stay where they are, are
+    none."""
     return hasattr(X, "iloc") and hasattr(X, "columns") and _is_of(X, "pandas")
 
 
@@ -53,7 +62,8 @@ def is_series(X: object) -> bool:
 
 
 def is_sparse(X: object) -> bool:
-    """Whether samples are a sparse matrix, or a data frame of pandas whose columns are all sparse, with zeros."""
+    """Whether samples are a sparse matrix, or a data frame of pandas whose columns are all sparse,
+    with zeros."""
     if sparse.issparse(X):
         return True
     if not is_pandas(X):
@@ -65,14 +75,15 @@ def is_sparse(X: object) -> bool:
     return all(dtype.fill_value == 0 and dtype.subtype.kind in "biuf" for dtype in types)
 
 
-# Columns as arrays ----------------------------------------------------------------------------------------------------
+# Columns as arrays --------------------------------------------------------------------------------
 
 
 def read_frame(X: MatrixLike) -> MatrixLike:
     """Return a data frame in whose columns NumPy finds numbers, truth values or objects.
 
-    Categories become their labels. Whole numbers and truth values with empty cells become floats with NaN, numbers and
-    text on Arrow become those of NumPy, and dates become objects. What is no data frame is returned as it is.
+    Categories become their labels. Whole numbers and truth values with empty cells become floats
+    with NaN, numbers and text on Arrow become those of NumPy, and dates become objects. What is no
+    data frame is returned as it is.
     """
     if is_pandas(X):
         foreign = [j for j, dtype in enumerate(X.dtypes) if not _is_plain(dtype)]
@@ -123,7 +134,8 @@ def series_values(column: Any) -> AnyArray:
 
 
 def column_values(column: Any) -> AnyArray:
-    """Return a column of pandas as an array of numbers, truth values or objects, with NaN in empty cells."""
+    """Return a column of pandas as an array of numbers, truth values or objects, with NaN in empty
+    cells."""
     import pandas as pd
 
     dtype = column.dtype
@@ -175,11 +187,12 @@ def _labels_of(column: Any) -> AnyArray:
     return np.asarray(labels[codes])
 
 
-# What the columns are ------------------------------------------------------------------------------------------------
+# What the columns are -----------------------------------------------------------------------------
 
 
 def category_columns(X: MatrixLike) -> set[int]:
-    """Return the numbers of the columns that hold categories: by their type, whatever the labels, or text."""
+    """Return the numbers of the columns that hold categories: by their type, whatever the labels,
+    or text."""
     by_type = columns_of_category_type(X)
     if is_pandas(X):
         others = {j for j, dtype in enumerate(X.dtypes) if not _is_plain(dtype)} - by_type
@@ -191,11 +204,16 @@ def category_columns(X: MatrixLike) -> set[int]:
 
 
 def columns_of_category_type(X: MatrixLike) -> set[int]:
-    """Return the numbers of the columns whose type says that they hold categories, numbers or not."""
+    """Return the numbers of the columns whose type says that they hold categories, numbers or
+    not."""
     if is_pandas(X):
-        return {j for j, dtype in enumerate(X.dtypes) if not _is_plain(dtype) and _is_category(dtype)}
+        return {
+            j for j, dtype in enumerate(X.dtypes) if not _is_plain(dtype) and _is_category(dtype)
+        }
     if is_polars(X):
-        return {j for j, dtype in enumerate(X.dtypes) if type(dtype).__name__ in ("Categorical", "Enum")}
+        return {
+            j for j, dtype in enumerate(X.dtypes) if type(dtype).__name__ in ("Categorical", "Enum")
+        }
     return set()
 
 
@@ -216,13 +234,22 @@ def is_number(text: str) -> bool:
 
 
 def time_columns(X: MatrixLike) -> dict[int, str]:
-    """Return what the columns hold that hold dates, spans of time, periods or intervals, by their numbers."""
+    """Return what the columns hold that hold dates, spans of time, periods or intervals, by their
+    numbers."""
     if is_pandas(X):
-        kinds = {j: _kind_of_time(X.iloc[:, j]) for j, dtype in enumerate(X.dtypes) if not _is_plain(dtype)}
+        kinds = {
+            j: _kind_of_time(X.iloc[:, j])
+            for j, dtype in enumerate(X.dtypes)
+            if not _is_plain(dtype)
+        }
         return {j: kind for j, kind in kinds.items() if kind is not None}
     if is_polars(X):
         names = [type(dtype).__name__ for dtype in X.dtypes]
-        return {j: _KINDS_OF_TIME_IN_POLARS[name] for j, name in enumerate(names) if name in _KINDS_OF_TIME_IN_POLARS}
+        return {
+            j: _KINDS_OF_TIME_IN_POLARS[name]
+            for j, name in enumerate(names)
+            if name in _KINDS_OF_TIME_IN_POLARS
+        }
     dtype = getattr(X, "dtype", None)
     if isinstance(dtype, np.dtype) and dtype.kind in "mM":
         return dict.fromkeys(range(X.shape[-1]), "dates" if dtype.kind == "M" else "time spans")
@@ -245,12 +272,14 @@ def refuse_times(X: MatrixLike, times: dict[int, str]) -> None:
     j = min(times)
     name = list(getattr(X, "columns", range(j + 1)))[j]
     raise ValueError(
-        f"X: column {name!r} holds {times[j]} where numbers are needed: {_REMEDIES[times[j]]}, or leave the column out."
+        f"X: column {name!r} holds {times[j]} where numbers are needed: {_REMEDIES[times[j]]}, or"
+        " leave the column out."
     )
 
 
 def kinds_of_columns(X: MatrixLike, values: AnyArray) -> list[str]:
-    """Return the kind of every column: ``"category"``, or the letter that NumPy has for the type of its values.
+    """Return the kind of every column: ``"category"``, or the letter that NumPy has for the type of
+    its values.
 
     Parameters
     ----------
@@ -284,11 +313,12 @@ def _kind_of_series(dtype: Any) -> str:
     return "f" if dtype.is_numeric() else "O"
 
 
-# Columns filled -------------------------------------------------------------------------------------------------------
+# Columns filled -----------------------------------------------------------------------------------
 
 
 def fill_frame(frame: Any, empty: Mask, fill: list[Any]) -> Any:
-    """Return a data frame with a value in every empty cell, columns of the same type where that holds the value.
+    """Return a data frame with a value in every empty cell, columns of the same type where that
+    holds the value.
 
     Parameters
     ----------
@@ -301,7 +331,9 @@ def fill_frame(frame: Any, empty: Mask, fill: list[Any]) -> Any:
     """
     changed = np.flatnonzero(empty.any(axis=0)).tolist()
     if is_polars(frame):
-        return frame.with_columns([_fill_series(frame.to_series(j), empty[:, j], fill[j]) for j in changed])
+        return frame.with_columns(
+            [_fill_series(frame.to_series(j), empty[:, j], fill[j]) for j in changed]
+        )
     filled = frame.copy(deep=False)
     for j in changed:
         filled.isetitem(j, _fill_column(frame.iloc[:, j], empty[:, j], fill[j]))
@@ -333,7 +365,10 @@ def _fill_series(column: Any, empty: Mask, value: Any) -> Any:
     """Return a column of Polars with a value in its empty cells."""
     import polars as pl
 
-    cells = [value if is_gap else cell for cell, is_gap in zip(column.to_list(), empty.tolist(), strict=True)]
+    cells = [
+        value if is_gap else cell
+        for cell, is_gap in zip(column.to_list(), empty.tolist(), strict=True)
+    ]
     try:
         return pl.Series(column.name, cells, dtype=column.dtype)
     except (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError):

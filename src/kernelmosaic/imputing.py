@@ -1,4 +1,5 @@
-"""Empty cells of a table filled with values of the training rows; views that a sample lacks stay missing."""
+"""Empty cells of a table filled with values of the training rows; views that a sample lacks stay
+missing."""
 
 from __future__ import annotations
 
@@ -29,18 +30,18 @@ _KINDS_OF_NUMBERS = "biuf"
 class ViewImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     """Fill empty cells; leave a view empty for samples that lack all of it.
 
-    Estimators accept samples that lack a whole view and refuse samples that lack a part of one. This transformer fills
-    such parts, as a step of a pipeline before the estimator.
+    Estimators accept samples that lack a whole view and refuse samples that lack a part of one.
+    This transformer fills such parts, as a step of a pipeline before the estimator.
 
     Parameters
     ----------
     views : mapping or sequence, default=None
-        Columns that a sample may lack together, as ``stack_views`` returns them: a dict from the name of a view to its
-        columns, or a list of lists of columns. None means the views of X if X has several tables; of one table, every
-        empty cell is filled.
+        Columns that a sample may lack together, as ``stack_views`` returns them: a dict from the
+        name of a view to its columns, or a list of lists of columns. None means the views of X if X
+        has several tables; of one table, every empty cell is filled.
     strategy : {"median", "most_frequent"}, default="median"
-        What fills a column of numbers. Columns of other values (truth values, text, categories) are filled by their
-        most frequent one.
+        What fills a column of numbers. Columns of other values (truth values, text, categories) are
+        filled by their most frequent one.
 
     Attributes
     ----------
@@ -79,18 +80,23 @@ class ViewImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self.strategy = strategy
 
     def fit(self, X: MatrixLike, y: TargetLike = None) -> Self:
-        """Learn what fills each column of an array, a data frame, several tables or what `stack_views` returns."""
+        """Learn what fills each column of an array, a data frame, several tables or what
+        `stack_views` returns."""
         check_choice("strategy", self.strategy, ("median", "most_frequent"))
         stacked = stack_tables(X) if are_tables(X) else None
         self.views_ = {} if stacked is None else stacked.views
         table = X if stacked is None else stacked.X
         values, empty = self._read(table, reset=True)
-        fill = [self._fill_of(values[~empty[:, j], j], kind) for j, kind in enumerate(kinds_of_columns(table, values))]
+        fill = [
+            self._fill_of(values[~empty[:, j], j], kind)
+            for j, kind in enumerate(kinds_of_columns(table, values))
+        ]
         self.fill_ = np.array(fill, dtype=None if values.dtype.kind in "biuf" else object)
         return self
 
     def _fill_of(self, cells: AnyArray, kind: str) -> Any:
-        """Return what fills a column, from the cells that are not empty and the kind of the column."""
+        """Return what fills a column, from the cells that are not empty and the kind of the
+        column."""
         if len(cells) == 0:
             return 0.0 if kind in _KINDS_OF_NUMBERS else ""
         if kind == "b" or all(isinstance(cell, bool | np.bool_) for cell in cells):
@@ -112,26 +118,32 @@ class ViewImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like, data frame, several tables or what `stack_views` returns
-            Samples like those of the fit. Of several tables, one that is not given is missing for every sample.
+            Samples like those of the fit. Of several tables, one that is not given is missing for
+            every sample.
 
         Returns
         -------
         ndarray, data frame or StackedViews
-            A data frame of pandas or Polars if X is one, else an array; for several tables such a table with its views.
-            A column keeps its type if that holds what fills it.
+            A data frame of pandas or Polars if X is one, else an array; for several tables such a
+            table with its views. A column keeps its type if that holds what fills it.
         """
         check_is_fitted(self)
         if not are_tables(X):
             return self._filled(X, self.views)
         stacked = stack_tables(X, self.views_ or None)
         filled = self._filled(stacked.X, stacked.views if self.views is None else self.views)
-        return StackedViews(filled, stacked.views if hasattr(filled, "columns") else stacked.numbers)
+        return StackedViews(
+            filled, stacked.views if hasattr(filled, "columns") else stacked.numbers
+        )
 
     def _filled(self, X: MatrixLike, views: Any) -> MatrixLike:
-        """Return one table with cells filled, but for rows that are empty in all columns of a view."""
+        """Return one table with cells filled, but for rows that are empty in all columns of a
+        view."""
         values, empty = self._read(X, reset=False)
         groups = [] if views is None else views.values() if isinstance(views, Mapping) else views
-        places = [np.asarray(_get_column_indices(X, list(group)), dtype=np.intp) for group in groups]
+        places = [
+            np.asarray(_get_column_indices(X, list(group)), dtype=np.intp) for group in groups
+        ]
         readers = Counter(j for view in places for j in view.tolist())
         for view in places:
             # A column that two views read is there for both or for none, so it is filled.
@@ -143,7 +155,9 @@ class ViewImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     def _read(self, X: MatrixLike, reset: bool) -> tuple[AnyArray, Mask]:
         """Return the cells, and which are empty."""
-        values = validate_data(self, read_frame(X), reset=reset, dtype=None, ensure_all_finite="allow-nan")
+        values = validate_data(
+            self, read_frame(X), reset=reset, dtype=None, ensure_all_finite="allow-nan"
+        )
         return values, is_missing(values)
 
     def __sklearn_tags__(self) -> Tags:
@@ -153,7 +167,8 @@ class ViewImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
 
 class ViewTransformer(ColumnTransformer):
-    """A column transformer whose error lists, in order and by view, the columns that a data frame lacks."""
+    """A column transformer whose error lists, in order and by view, the columns that a data frame
+    lacks."""
 
     def transform(self, X: MatrixLike, **params: Any) -> MatrixLike:
         """Transform the columns of a data frame."""
@@ -161,7 +176,7 @@ class ViewTransformer(ColumnTransformer):
         lost = [name for name in self.feature_names_in_ if name not in known]
         if lost:
             raise ValueError(
-                f"X lacks {list_columns(lost)} that the model reads: give a data frame with all columns of the "
-                "training table; those of joined files are called view.column."
+                f"X lacks {list_columns(lost)} that the model reads: give a data frame with all"
+                " columns of the training table; those of joined files are called view.column."
             )
         return super().transform(X, **params)

@@ -1,7 +1,8 @@
-"""How well survival is predicted: concordance and Brier score of samples whose times may be censored.
+"""How well survival is predicted: concordance and Brier score of samples whose times may be
+censored.
 
-``y`` is in every form that :meth:`kernelmosaic.MKLSurvival.fit` takes, and predictions are the larger the longer the
-survival. The scores are defined in `kernelmosaic.survival.metrics`.
+``y`` is in every form that :meth:`kernelmosaic.MKLSurvival.fit` takes, and predictions are the
+larger the longer the survival. The scores are defined in `kernelmosaic.survival.metrics`.
 """
 
 from __future__ import annotations

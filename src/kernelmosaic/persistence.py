@@ -1,9 +1,10 @@
 """Model files: fitted estimators written to disk and read back without running anyone's code.
 
-A model file is a skops archive with one more member, ``kernelmosaic.json``, which names what wrote it. Objects are
-rebuilt only if their types are on a list: those of this package and those of NumPy, SciPy and scikit-learn that a model
-is made of. The digest in the header finds damage and changes made by hand. It is no signature: who can write the file
-can write the digest too, and then decides what the model predicts, but still not what runs.
+A model file is a skops archive with one more member, ``kernelmosaic.json``, which names what wrote
+it. Objects are rebuilt only if their types are on a list: those of this package and those of NumPy,
+SciPy and scikit-learn that a model is made of. The digest in the header finds damage and changes
+made by hand. It is no signature: who can write the file can write the digest too, and then decides
+what the model predicts, but still not what runs.
 """
 
 from __future__ import annotations
@@ -42,16 +43,24 @@ __all__ = ["ModelFileInfo", "info", "load", "save"]
 
 _HEADER = "kernelmosaic.json"
 _MODEL = "the path of a file that save or `kernelmosaic fit` wrote"
-#: Bytes that a model file may unpack to, unless `max_bytes` says otherwise: a small file may hold many zeros.
+#: Bytes that a model file may unpack to, unless `max_bytes` says otherwise: a small file may hold
+#: many zeros.
 MAX_BYTES = 2**31
 #: Sparse support samples, which skops rebuilds by scipy.sparse.load_npz, without pickled objects.
 _SPARSE = {
-    *(f"scipy.sparse._{form}.{form}_{kind}" for form in ("csr", "csc") for kind in ("matrix", "array")),
-    "kernelmosaic.stacking.SparseTable",  # read back without the names of its columns, which the model knows
+    *(
+        f"scipy.sparse._{form}.{form}_{kind}"
+        for form in ("csr", "csc")
+        for kind in ("matrix", "array")
+    ),
+    # A sparse table is read back without the names of its columns, which the model knows.
+    "kernelmosaic.stacking.SparseTable",
 }
-#: What preprocessing holds beside arrays: their dtypes, and the curves of SplineTransformer, which are arrays, too.
+#: What preprocessing holds beside arrays: their dtypes, and the curves of SplineTransformer, which
+#: are arrays, too.
 _ARRAY_TYPES = {"numpy.dtype", "scipy.interpolate._bsplines.BSpline"}
-#: Where scikit-learn has functions of arrays that its preprocessing is given: scores of columns, and scales.
+#: Where scikit-learn has functions of arrays that its preprocessing is given: scores of columns,
+#: and scales.
 _FUNCTION_MODULES = ("sklearn.feature_selection", "sklearn.preprocessing")
 
 
@@ -79,12 +88,14 @@ class ModelFileInfo:
     digest: str
 
 
-def save(estimator: Estimator, path: str | os.PathLike[str], *, trusted: Iterable[str] = ()) -> None:
+def save(
+    estimator: Estimator, path: str | os.PathLike[str], *, trusted: Iterable[str] = ()
+) -> None:
     """Write an estimator to a file.
 
-    The file is complete or not there: it is written beside its place and then moved. An existing file is replaced, also
-    where a symbolic link leads to it, and keeps its mode; a device or a FIFO is refused. Of several runs that save to
-    the same file at once, the last one wins.
+    The file is complete or not there: it is written beside its place and then moved. An existing
+    file is replaced, also where a symbolic link leads to it, and keeps its mode; a device or a FIFO
+    is refused. Of several runs that save to the same file at once, the last one wins.
 
     Parameters
     ----------
@@ -93,12 +104,14 @@ def save(estimator: Estimator, path: str | os.PathLike[str], *, trusted: Iterabl
     path : str or path-like
         Where to; ``.skops`` is the usual ending.
     trusted : iterable of str, default=()
-        Full names of further types, such as a kernel class of your own; `load` needs the same names.
+        Full names of further types, such as a kernel class of your own; `load` needs the same
+        names.
 
     Raises
     ------
     ValueError
-        If the estimator holds something that `load` would refuse: a lambda, for example, or an object of unknown type.
+        If the estimator holds something that `load` would refuse: a lambda, for example, or an
+        object of unknown type.
 
     Examples
     --------
@@ -111,7 +124,9 @@ def save(estimator: Estimator, path: str | os.PathLike[str], *, trusted: Iterabl
     array([1])
     """
     if not isinstance(estimator, BaseEstimator):
-        raise TypeError(f"estimator={estimator!r}: give an estimator object; save writes nothing else.")
+        raise TypeError(
+            f"estimator={estimator!r}: give an estimator object; save writes nothing else."
+        )
     path = _read_path(path)
     skops_io = _skops_io()
     trusted = _names(trusted)
@@ -120,17 +135,22 @@ def save(estimator: Estimator, path: str | os.PathLike[str], *, trusted: Iterabl
         unknown = _unknown(skops_io.get_untrusted_types(data=data), trusted)
     except Exception as error:  # whatever its attributes raise as their state is read
         raise ValueError(
-            f"{type(estimator).__name__} cannot be saved: {error}. Parameters and attributes must be arrays, numbers, "
-            "text, lists, dicts, kernels and estimators."
+            f"{type(estimator).__name__} cannot be saved: {error}. Parameters and attributes must"
+            " be arrays, numbers, text, lists, dicts, kernels and estimators."
         ) from error
     if unknown:
         advice = (
-            "Give lists and arrays instead, or name types that you know to be harmless in trusted=, here and when "
-            "loading."
+            "Give lists and arrays instead, or name types that you know to be harmless in trusted=,"
+            " here and when loading."
         )
         if any(name.endswith("<lambda>") for name in unknown):
-            advice = "A lambda has no name by which to find it again: list the columns, or use make_column_selector."
-        raise ValueError(f"{type(estimator).__name__} cannot be saved, it holds {', '.join(unknown)}. {advice}")
+            advice = (
+                "A lambda has no name by which to find it again: list the columns, or use"
+                " make_column_selector."
+            )
+        raise ValueError(
+            f"{type(estimator).__name__} cannot be saved, it holds {', '.join(unknown)}. {advice}"
+        )
     buffer = io.BytesIO(data)
     with zipfile.ZipFile(buffer, "a") as archive:
         header = ModelFileInfo(
@@ -145,10 +165,13 @@ def save(estimator: Estimator, path: str | os.PathLike[str], *, trusted: Iterabl
     write_bytes(path, buffer.getvalue())
 
 
-def load(path: str | os.PathLike[str], *, trusted: Iterable[str] = (), max_bytes: int = MAX_BYTES) -> Estimator:
+def load(
+    path: str | os.PathLike[str], *, trusted: Iterable[str] = (), max_bytes: int = MAX_BYTES
+) -> Estimator:
     """Read an estimator that `save` wrote.
 
-    Nothing in the file is run: only objects of listed types are rebuilt, from arrays, numbers and text.
+    Nothing in the file is run: only objects of listed types are rebuilt, from arrays, numbers and
+    text.
 
     Parameters
     ----------
@@ -157,8 +180,8 @@ def load(path: str | os.PathLike[str], *, trusted: Iterable[str] = (), max_bytes
     trusted : iterable of str, default=()
         Full names of further types to rebuild. Name only what you know to be harmless.
     max_bytes : int, default=2**31
-        Most bytes that the file may unpack to. The sizes it states are added up before anything is unpacked, and no
-        more than these are read.
+        Most bytes that the file may unpack to. The sizes it states are added up before anything is
+        unpacked, and no more than these are read.
 
     Returns
     -------
@@ -168,8 +191,8 @@ def load(path: str | os.PathLike[str], *, trusted: Iterable[str] = (), max_bytes
     Raises
     ------
     ValueError
-        If the file is not a model file, is damaged or changed, holds other types, was written by another minor version
-        of kernelmosaic, or unpacks to more than `max_bytes`.
+        If the file is not a model file, is damaged or changed, holds other types, was written by
+        another minor version of kernelmosaic, or unpacks to more than `max_bytes`.
 
     Warns
     -----
@@ -196,22 +219,28 @@ def load(path: str | os.PathLike[str], *, trusted: Iterable[str] = (), max_bytes
         raise ValueError(f"{path} is damaged or was changed: {error!r}.") from error
     if unknown:
         raise ValueError(
-            f"{path} is refused: it holds {', '.join(unknown)}, which models of kernelmosaic do not. If you know these "
-            "to be harmless, name them in trusted=."
+            f"{path} is refused: it holds {', '.join(unknown)}, which models of kernelmosaic do"
+            " not. If you know these to be harmless, name them in trusted=."
         )
     if header.sklearn_version != sklearn.__version__:
         name = header.estimator.rpartition(".")[2]
-        versions = {"current_sklearn_version": sklearn.__version__, "original_sklearn_version": header.sklearn_version}
+        versions = {
+            "current_sklearn_version": sklearn.__version__,
+            "original_sklearn_version": header.sklearn_version,
+        }
         warnings.warn(InconsistentVersionWarning(estimator_name=name, **versions), stacklevel=2)
     try:
         estimator = skops_io.loads(data, trusted=held)  # all of them are known by now
     except Exception as error:
         raise ValueError(
-            f"{path} cannot be rebuilt: {error!r}. It was written by kernelmosaic {header.kernelmosaic_version} with "
-            f"scikit-learn {header.sklearn_version}."
+            f"{path} cannot be rebuilt: {error!r}. It was written by kernelmosaic"
+            f" {header.kernelmosaic_version} with scikit-learn {header.sklearn_version}."
         ) from error
     if (kind := _type_name(type(estimator))) != header.estimator:
-        raise ValueError(f"{path} is damaged or was changed: its header names {header.estimator}, and it holds {kind}.")
+        raise ValueError(
+            f"{path} is damaged or was changed: its header names {header.estimator}, and it holds"
+            f" {kind}."
+        )
     return estimator
 
 
@@ -234,13 +263,16 @@ def info(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> ModelFi
 def _read_path(path: Any) -> Path:
     """Return the path of a model file, or raise if it is none."""
     if not isinstance(path, str | os.PathLike):
-        raise TypeError(f"path={reprlib.repr(path)}: give the name of a file, such as 'model.skops'.")
+        raise TypeError(
+            f"path={reprlib.repr(path)}: give the name of a file, such as 'model.skops'."
+        )
     return Path(path)
 
 
 @cache
 def is_trusted(name: str) -> bool:
-    """Whether a type, given by its full name, is rebuilt although skops itself does not trust it."""
+    """Whether a type, given by its full name, is rebuilt although skops itself does not trust
+    it."""
     module, _, last = name.rpartition(".")
     if name in _SPARSE or name in _ARRAY_TYPES or _is_function_of_arrays(name):
         return True
@@ -253,17 +285,23 @@ def is_trusted(name: str) -> bool:
     is_its_own = isinstance(kind, type) and _type_name(kind) == name
     if module.startswith("kernelmosaic."):
         return is_its_own
-    is_estimator = is_its_own and issubclass(kind, BaseEstimator) and not isabstract(kind) and not last.startswith("_")
+    is_estimator = (
+        is_its_own
+        and issubclass(kind, BaseEstimator)
+        and not isabstract(kind)
+        and not last.startswith("_")
+    )
     # Fields of numbers and estimators, without code of its own.
     is_record = is_its_own and issubclass(kind, tuple) and hasattr(kind, "_fields")
     return is_estimator or is_record or name in _from_scikit_learn()
 
 
 def _is_function_of_arrays(name: str) -> bool:
-    """Whether a name is that of a function of arrays that opens no file and calls nothing that it is given.
+    """Whether a name is that of a function of arrays that opens no file and calls nothing that it
+    is given.
 
-    Of scikit-learn these are the public functions of `_FUNCTION_MODULES`; of NumPy those of one array, such as the mean
-    or the median; of SciPy its own name for ``numpy.asarray``.
+    Of scikit-learn these are the public functions of `_FUNCTION_MODULES`; of NumPy those of one
+    array, such as the mean or the median; of SciPy its own name for ``numpy.asarray``.
     """
     module, _, last = name.rpartition(".")
     if module.partition(".")[0] == "sklearn":
@@ -276,7 +314,8 @@ def _is_function_of_arrays(name: str) -> bool:
 
 
 def _reads_one_array(function: object) -> bool:
-    """Whether a function of NumPy has an array as its first parameter, and none that it would call."""
+    """Whether a function of NumPy has an array as its first parameter, and none that it would
+    call."""
     if not callable(function) or isinstance(function, type):
         return False
     try:
@@ -293,12 +332,21 @@ def _may_hold_types(module: str) -> bool:
     parts = rest.split(".")
     if package == "sklearn":  # what scikit-learn itself passes over when it lists its estimators
         return not {"tests", "externals", "conftest", "experimental", "estimator_checks"} & {*parts}
-    # Stacks, learners and readers of files are elsewhere: a model holds none, and building a reader opens its file.
+    # Stacks, learners and readers of files are elsewhere: a model holds none, and building a reader
+    # opens its file.
     homes = {"kernels", "estimators", "imputing", "schema", "model_selection"}
     homes |= {"gram.kernel_set", "gram.missing", "gram.normalizing", "gram.feature_maps"}
-    homes |= {"engine.calibration", "engine.conformal", "engine.expansion", "engine.samples", "engine.tasks"}
+    homes |= {
+        "engine.calibration",
+        "engine.conformal",
+        "engine.expansion",
+        "engine.samples",
+        "engine.tasks",
+    }
     # A family has in its folder what its models hold, and nothing that reads files.
-    homes |= {module.partition(".")[0] for module in (*ESTIMATOR_HOMES.values(), *KERNEL_HOMES.values())}
+    homes |= {
+        module.partition(".")[0] for module in (*ESTIMATOR_HOMES.values(), *KERNEL_HOMES.values())
+    }
     # Modules that need one of these packages hold compiled loops and the like, no part of a model.
     late = ("_numba_", "_torch_", "_dask_")
     is_home = rest in homes or rest.rpartition(".")[0] in homes
@@ -307,17 +355,24 @@ def _may_hold_types(module: str) -> bool:
 
 @cache
 def _from_scikit_learn() -> frozenset[str]:
-    """What searches and columns hold beside estimators: splitters and their routing, scorers, patterns of names."""
+    """What searches and columns hold beside estimators: splitters and their routing, scorers,
+    patterns of names."""
     from sklearn.compose import _column_transformer, make_column_selector
     from sklearn.metrics import _scorer, get_scorer, get_scorer_names
     from sklearn.model_selection import _split
     from sklearn.utils._metadata_requests import MetadataRequest, MethodMetadataRequest
 
     kinds: list[Any] = [make_column_selector, MetadataRequest, MethodMetadataRequest]
-    if hasattr(_column_transformer, "_RemainderColsList"):  # up to scikit-learn 1.6, columns that were left over
+    if hasattr(
+        _column_transformer, "_RemainderColsList"
+    ):  # up to scikit-learn 1.6, columns that were left over
         kinds.append(_column_transformer._RemainderColsList)
     for module in (_split, _scorer):
-        kinds += [k for k in vars(module).values() if isinstance(k, type) and k.__module__ == module.__name__]
+        kinds += [
+            k
+            for k in vars(module).values()
+            if isinstance(k, type) and k.__module__ == module.__name__
+        ]
     kinds += [get_scorer(name)._score_func for name in get_scorer_names()]
     return frozenset(map(_type_name, kinds))
 
@@ -347,7 +402,9 @@ def _digest(archive: zipfile.ZipFile) -> str:
 
 def _release(version: str) -> tuple[int, ...]:
     """Return the numbers a version begins with."""
-    return tuple(int(part) for part in re.findall(r"\d+", re.split(r"[^\d.]", version, maxsplit=1)[0]))
+    return tuple(
+        int(part) for part in re.findall(r"\d+", re.split(r"[^\d.]", version, maxsplit=1)[0])
+    )
 
 
 def _read_header(path: str | os.PathLike[str], data: bytes, max_bytes: int) -> ModelFileInfo:
@@ -357,30 +414,53 @@ def _read_header(path: str | os.PathLike[str], data: bytes, max_bytes: int) -> M
             if total <= max_bytes:
                 text = archive.read(_HEADER) if _HEADER in archive.namelist() else None
                 digest = _digest(archive)
-    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, OverflowError, ValueError) as error:
+    except (
+        zipfile.BadZipFile,
+        zlib.error,
+        EOFError,
+        OSError,
+        RuntimeError,
+        OverflowError,
+        ValueError,
+    ) as error:
         fault = str(error).removesuffix(".")
-        raise ValueError(f"{path} is not a model file, or a damaged one: {fault}; give {_MODEL}.") from error
+        raise ValueError(
+            f"{path} is not a model file, or a damaged one: {fault}; give {_MODEL}."
+        ) from error
     if total > max_bytes:
         raise ValueError(
-            f"{path} unpacks to {total / 2**20:,.0f} MiB, above max_bytes={max_bytes} ({max_bytes / 2**20:,.0f} MiB): "
-            "if you know who wrote it, give load a larger max_bytes."
+            f"{path} unpacks to {total / 2**20:,.0f} MiB, above max_bytes={max_bytes}"
+            f" ({max_bytes / 2**20:,.0f} MiB): if you know who wrote it, give load a larger"
+            " max_bytes."
         )
     if text is None:
-        raise ValueError(f"{path} is not a model file of kernelmosaic: it has no {_HEADER}; use save to make one.")
+        raise ValueError(
+            f"{path} is not a model file of kernelmosaic: it has no {_HEADER}; use save to make"
+            " one."
+        )
     try:
         given = dict(json.loads(text))
     except (TypeError, ValueError, RecursionError) as error:
-        raise ValueError(f"{path} is damaged or was changed: its {_HEADER} cannot be read.") from error
+        raise ValueError(
+            f"{path} is damaged or was changed: its {_HEADER} cannot be read."
+        ) from error
     own = _release(__version__)[:2]
-    writer = str(given.get("kernelmosaic_version", __version__))  # a header without it is damaged, which is found below
+    writer = str(
+        given.get("kernelmosaic_version", __version__)
+    )  # a header without it is damaged, which is found below
     if _release(writer)[:2] != own:
         raise ValueError(
-            f"{path} was written by kernelmosaic {writer}, and {__version__} reads only files of {own[0]}.{own[1]}: "
-            f"fit and save the model again, or read it with that version (pip install kernelmosaic=={writer})."
+            f"{path} was written by kernelmosaic {writer}, and {__version__} reads only files of"
+            f" {own[0]}.{own[1]}: fit and save the model again, or read it with that version (pip"
+            f" install kernelmosaic=={writer})."
         )
     missing = [field.name for field in fields(ModelFileInfo) if field.name not in given]
     if missing or digest != given["digest"]:
-        fault = f"its {_HEADER} lacks {missing[0]}" if missing else "its content does not match its digest"
+        fault = (
+            f"its {_HEADER} lacks {missing[0]}"
+            if missing
+            else "its content does not match its digest"
+        )
         raise ValueError(f"{path} is damaged or was changed: {fault}.")
     return ModelFileInfo(**{field.name: given[field.name] for field in fields(ModelFileInfo)})
 
@@ -390,4 +470,6 @@ def _skops_io() -> ModuleType:
     try:
         return import_module("skops.io")
     except ImportError as error:
-        raise ImportError('Model files need skops: pip install "kernelmosaic[persistence]"') from error
+        raise ImportError(
+            'Model files need skops: pip install "kernelmosaic[persistence]"'
+        ) from error

@@ -73,10 +73,17 @@ class Page:
 
     def bullets(self, items: Iterable[str]) -> None:
         """Add a list, its items as paragraphs."""
-        self._parts.append("<ul>" + "".join(f"<li>{_with_code(item)}</li>" for item in items) + "</ul>")
+        self._parts.append(
+            "<ul>" + "".join(f"<li>{_with_code(item)}</li>" for item in items) + "</ul>"
+        )
 
     def table(
-        self, caption: str, head: Sequence[str], rows: Sequence[Any], searchable: bool = False, folded: str = ""
+        self,
+        caption: str,
+        head: Sequence[str],
+        rows: Sequence[Any],
+        searchable: bool = False,
+        folded: str = "",
     ) -> None:
         """Add a table.
 
@@ -87,8 +94,8 @@ class Page:
         head : sequence of str
             Names of the columns.
         rows : sequence of sequences
-            Texts, numbers, `Cell` or None for nothing; the first cell names the row. Columns of figures stand to the
-            right.
+            Texts, numbers, `Cell` or None for nothing; the first cell names the row. Columns of
+            figures stand to the right.
         searchable : bool, default=False
             Whether a box above the table filters its rows.
         folded : str, default=""
@@ -97,8 +104,8 @@ class Page:
         self._needs_script = self._needs_script or searchable or bool(folded)
         name, n = f"t{len(self._parts)}", len(rows)
         box = (
-            f'<p class="filter"><label>Show rows with <input type="search" aria-label="Filter rows: '
-            f'{escape(caption)}"></label> <output aria-live="polite">{n} of {n}</output></p>\n'
+            '<p class="filter"><label>Show rows with <input type="search" aria-label="Filter rows:'
+            f' {escape(caption)}"></label> <output aria-live="polite">{n} of {n}</output></p>\n'
         )
         whole = (
             f'<div class="table"><p class="caption" id="{name}">{_with_code(caption)}</p>\n'
@@ -116,8 +123,8 @@ class Page:
         Parameters
         ----------
         figure : matplotlib Figure, bytes or str
-            A figure (or anything with ``savefig``, or a display with ``figure_``), the bytes of a PNG or the text of an
-            SVG.
+            A figure (or anything with ``savefig``, or a display with ``figure_``), the bytes of a
+            PNG or the text of an SVG.
         alt : str
             What it shows, for those who do not see it.
         caption : str, default=""
@@ -130,8 +137,14 @@ class Page:
 
     def html(self) -> str:
         """Return the page's text."""
-        shell, script = (files("kernelmosaic").joinpath(f"report.{kind}").read_text("utf-8") for kind in ("html", "js"))
-        links = (f'<li><a href="#s{i}">{_text(text)}</a></li>' for i, text in enumerate(self._headings, start=1))
+        shell, script = (
+            files("kernelmosaic").joinpath(f"report.{kind}").read_text("utf-8")
+            for kind in ("html", "js")
+        )
+        links = (
+            f'<li><a href="#s{i}">{_text(text)}</a></li>'
+            for i, text in enumerate(self._headings, start=1)
+        )
         contents = f'<nav aria-label="Contents"><ul>{"".join(links)}</ul></nav>'
         return Template(shell).substitute(
             title=_text(self.title),
@@ -156,22 +169,27 @@ def _with_code(text: str) -> str:
     plain, *rest = _text(text).split("`")
     if len(rest) % 2:  # a backtick without a partner is one
         return _text(text)
-    fitted = (f"<code>{code}</code>{after}" for code, after in zip(rest[::2], rest[1::2], strict=True))
+    fitted = (
+        f"<code>{code}</code>{after}" for code, after in zip(rest[::2], rest[1::2], strict=True)
+    )
     return plain + "".join(fitted)
 
 
 def _table(head: Sequence[str], given: Sequence[Sequence[Any]], name: str) -> str:
-    """The table called by the element of this name; narrow screens show a row of many and long cells cell by cell."""
+    """The table called by the element of this name; narrow screens show a row of many and long
+    cells cell by cell."""
     rows = [[cell if isinstance(cell, Cell) else Cell(cell) for cell in row] for row in given]
     columns: Any = zip(*rows, strict=True) if rows else [()] * len(head)
     figures = [_is_figures([cell.text for cell in column]) for column in columns]
     is_long = len(head) > 3 and any(len(str(cell.text)) > 20 for row in rows for cell in row[1:])
     heads = [f' data-head="{escape(text)}"' if is_long and text else "" for text in head]
     names = "".join(
-        f'<th scope="col"{_classes("n" if n else "")}>{_text(t)}</th>' for n, t in zip(figures, head, strict=True)
+        f'<th scope="col"{_classes("n" if n else "")}>{_text(t)}</th>'
+        for n, t in zip(figures, head, strict=True)
     )
     body = "\n".join(
-        "<tr>" + "".join(_cell(c, j, figures[j], heads[j]) for j, c in enumerate(row)) + "</tr>" for row in rows
+        "<tr>" + "".join(_cell(c, j, figures[j], heads[j]) for j, c in enumerate(row)) + "</tr>"
+        for row in rows
     )
     return (
         f'<table{_classes("long" if is_long else "")} aria-labelledby="{name}">\n'

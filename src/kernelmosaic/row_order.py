@@ -1,13 +1,14 @@
 """Samples picked by what they hold, not by the row they stand in.
 
-Where all samples would take too long, a fit looks at some of them; a search splits them into folds. If they were picked
-by their row numbers, the same samples in another order would give another model, and a table sorted by class, or
-alternating between two classes, a wrong one.
+Where all samples would take too long, a fit looks at some of them; a search splits them into folds.
+If they were picked by their row numbers, the same samples in another order would give another
+model, and a table sorted by class, or alternating between two classes, a wrong one.
 
-`content_order` sorts samples by a hash of their contents. This order is as good as random, and it does not depend on
-the order in which the samples are given. The other functions pick from it:
+`content_order` sorts samples by a hash of their contents. This order is as good as random, and it
+does not depend on the order in which the samples are given. The other functions pick from it:
 
-- `spread_rows`: some samples, evenly spread over the sorted targets, with at least two of every class and group;
+- `spread_rows`: some samples, evenly spread over the sorted targets, with at least two of every
+  class and group;
 - `choose_groups`: some whole groups;
 - `deal_into_folds`: folds with equal shares of every class, or of whole groups.
 """
@@ -26,7 +27,8 @@ from scipy import sparse
 
 from kernelmosaic._typing import AnyArray, Array, Indices, MatrixLike
 
-#: Steps between the smallest and the largest number of a column: far coarser than rounding, finer than what matters.
+#: Steps between the smallest and the largest number of a column: far coarser than rounding, finer
+#: than what matters.
 _GRID_STEPS = 2.0**20
 #: Numbers of samples that are hashed at a time.
 _BLOCK_SIZE = 2**16
@@ -39,16 +41,18 @@ _LEAST_OF_CATEGORY = 2
 def content_order(X: MatrixLike, *ties: AnyArray, seed: int = 0) -> Indices:
     """Return the row numbers of samples in a pseudo-random order of their contents.
 
-    Samples that are given in another order come out in the same order. Equal samples are sorted by `ties`. Where these
-    are equal, too, the samples stay in the order in which they are given, which then makes no difference. Equal samples
-    have the same order in whatever form they are kept: dense or sparse, in cells of any library's types. A cell that is
-    missing counts as zero, since a sparse sample has one mark for a whole view that it lacks.
+    Samples that are given in another order come out in the same order. Equal samples are sorted by
+    `ties`. Where these are equal, too, the samples stay in the order in which they are given, which
+    then makes no difference. Equal samples have the same order in whatever form they are kept:
+    dense or sparse, in cells of any library's types. A cell that is missing counts as zero, since a
+    sparse sample has one mark for a whole view that it lacks.
 
     Parameters
     ----------
     X : array or sparse matrix of shape (n_samples, n_columns)
-        Numbers, or any objects that can be pickled. Numbers that were computed from sums over samples, as standardised
-        columns are, must be given in single precision: their last digits differ from one order to another.
+        Numbers, or any objects that can be pickled. Numbers that were computed from sums over
+        samples, as standardised columns are, must be given in single precision: their last digits
+        differ from one order to another.
     *ties : arrays of shape (n_samples,) or (n_samples, n_targets)
         Targets, weights or group numbers.
     seed : int, default=0
@@ -67,11 +71,12 @@ def content_order(X: MatrixLike, *ties: AnyArray, seed: int = 0) -> Indices:
 
 
 def on_grid(X: MatrixLike) -> MatrixLike:
-    """Return the numbers of every column on a grid, so that neither units nor last digits of columns matter.
+    """Return the numbers of every column on a grid, so that neither units nor last digits of
+    columns matter.
 
-    The grid of a dense column is from its smallest to its largest number, that of a sparse one from zero to its largest
-    magnitude: the same one where the smallest number is zero, as among counts. What is not a matrix of numbers is
-    returned as it is.
+    The grid of a dense column is from its smallest to its largest number, that of a sparse one from
+    zero to its largest magnitude: the same one where the smallest number is zero, as among counts.
+    What is not a matrix of numbers is returned as it is.
     """
     if X.dtype.kind not in "biuf":
         return X
@@ -95,7 +100,8 @@ def on_grid(X: MatrixLike) -> MatrixLike:
 
 
 def content_hashes(X: MatrixLike, seed: int = 0) -> AnyArray:
-    """Return a number of 64 bits for every row, equal for equal rows, and for others as good as random."""
+    """Return a number of 64 bits for every row, equal for equal rows, and for others as good as
+    random."""
     salt = seed.to_bytes(8, "little", signed=True)
     if X.dtype.kind not in "biuf":
         objects = np.asarray(X).reshape(X.shape[0], -1)
@@ -126,7 +132,8 @@ def _hash_bytes(content: bytes, salt: bytes) -> int:
 
 
 def _hash_objects(row: AnyArray, salt: bytes) -> int:
-    """Return the hash of a sample of texts, sequences, graphs or other objects; of what cannot be pickled, zero."""
+    """Return the hash of a sample of texts, sequences, graphs or other objects; of what cannot be
+    pickled, zero."""
     try:
         content = joblib.hash([_plain_cell(cell) for cell in row])
     except (PicklingError, TypeError, AttributeError):
@@ -135,7 +142,8 @@ def _hash_objects(row: AnyArray, salt: bytes) -> int:
 
 
 def _plain_cell(cell: object) -> object:
-    """Return a number as a float, a text as Python's own, and None for a missing cell, whatever library made it."""
+    """Return a number as a float, a text as Python's own, and None for a missing cell, whatever
+    library made it."""
     if isinstance(cell, str):
         return str(cell)
     if isinstance(cell, bool | int | float | np.bool_ | np.integer | np.floating):
@@ -149,9 +157,9 @@ def _plain_cell(cell: object) -> object:
 def spread_rows(order: Indices, count: int, values: AnyArray, *categories: Indices) -> Indices:
     """Return the row numbers of some samples, evenly spread over sorted values, in ascending order.
 
-    Of every class and every group at least two samples are among them, or all if it has fewer, so that a criterion that
-    leaves samples or groups out stays defined. Where there are too many categories for that, this holds for as many of
-    them as fill half of the samples.
+    Of every class and every group at least two samples are among them, or all if it has fewer, so
+    that a criterion that leaves samples or groups out stays defined. Where there are too many
+    categories for that, this holds for as many of them as fill half of the samples.
 
     Parameters
     ----------
@@ -180,8 +188,11 @@ def spread_rows(order: Indices, count: int, values: AnyArray, *categories: Indic
 
 
 def _first_of_every_category(order: Indices, category: Indices, most_rows: int) -> Indices:
-    """Return the first two samples of every category, of the first categories if all have more than `most_rows`."""
-    numbers, first, category_of_row = np.unique(category[order], return_index=True, return_inverse=True)
+    """Return the first two samples of every category, of the first categories if all have more than
+    `most_rows`."""
+    numbers, first, category_of_row = np.unique(
+        category[order], return_index=True, return_inverse=True
+    )
     most_categories = max(most_rows // _LEAST_OF_CATEGORY, 2)
     is_kept = np.zeros(len(numbers), dtype=bool)
     is_kept[np.argsort(first)[:most_categories]] = True
@@ -194,12 +205,17 @@ def _first_of_every_category(order: Indices, category: Indices, most_rows: int) 
 
 
 def choose_groups(
-    order: Indices, groups: Sequence[Indices], least_rows: int, least_groups: int, labels: Indices | None = None
+    order: Indices,
+    groups: Sequence[Indices],
+    least_rows: int,
+    least_groups: int,
+    labels: Indices | None = None,
 ) -> list[int]:
-    """Return the numbers of groups that together have at least so many samples, and are at least so many.
+    """Return the numbers of groups that together have at least so many samples, and are at least so
+    many.
 
-    Groups are taken in the order of their first samples in `order`, but first those that have the first two samples of
-    every class.
+    Groups are taken in the order of their first samples in `order`, but first those that have the
+    first two samples of every class.
 
     Parameters
     ----------
@@ -228,9 +244,10 @@ def deal_into_folds(
 ) -> Indices:
     """Return the number of every sample's fold, from 0 to `n_folds` − 1.
 
-    Without groups the samples are sorted by `values`, and dealt to the folds in turn: every fold has its share of every
-    class, or of small and large targets. With groups, each is dealt as a whole, the largest first, to the fold that has
-    the fewest samples; groups of one size are dealt in the order of their mean values.
+    Without groups the samples are sorted by `values`, and dealt to the folds in turn: every fold
+    has its share of every class, or of small and large targets. With groups, each is dealt as a
+    whole, the largest first, to the fold that has the fewest samples; groups of one size are dealt
+    in the order of their mean values.
 
     Parameters
     ----------
@@ -249,7 +266,9 @@ def deal_into_folds(
         dealt = order if values is None else order[np.argsort(values[order], kind="stable")]
         fold[dealt] = np.arange(n) % n_folds
         return fold
-    numbers, first, group_in_order = np.unique(groups[order], return_index=True, return_inverse=True)
+    numbers, first, group_in_order = np.unique(
+        groups[order], return_index=True, return_inverse=True
+    )
     sizes = np.bincount(group_in_order)
     mean_values = np.zeros(len(numbers))
     if values is not None:

@@ -1,7 +1,8 @@
-"""How the columns of a table are read: what a model that was fitted from a file keeps for every later file.
+"""How the columns of a table are read: what a model that was fitted from a file keeps for every
+later file.
 
-The type of a column does not follow from a file alone: codes such as 01 and 10 are texts beside A17, and numbers
-without it. So the first file decides, and every later one is read as it was.
+The type of a column does not follow from a file alone: codes such as 01 and 10 are texts beside
+A17, and numbers without it. So the first file decides, and every later one is read as it was.
 """
 
 from __future__ import annotations
@@ -26,8 +27,9 @@ class Column:
     ----------
     name : str
     kind : {"numbers", "categories", "texts", "names", "classes"}
-        What the cells are. Numbers may be truth values, which count as one and zero; texts are sequences; names are
-        those of rows or groups. All but numbers are read as they are written: 007 stays 007.
+        What the cells are. Numbers may be truth values, which count as one and zero; texts are
+        sequences; names are those of rows or groups. All but numbers are read as they are written:
+        007 stays 007.
     categories : tuple of str
         The values of categories and classes in the table learned from, as they are written there.
     missing : tuple of str
@@ -61,7 +63,8 @@ class Schema:
         return next(column for column in self.columns if column.name == name)
 
     def read(self, path: str | PathLike[str]) -> Any:
-        """Return the table in a file as a data frame; columns that are not in the schema have the types that they seem.
+        """Return the table in a file as a data frame; columns that are not in the schema have the
+        types that they seem.
 
         Parameters
         ----------
@@ -75,18 +78,25 @@ class Schema:
         from kernelmosaic import tables
 
         text_columns = [column for column in self.columns if column.is_text]
-        table = tables.read_table(Path(path), {column.name: column.missing for column in text_columns})
+        table = tables.read_table(
+            Path(path), {column.name: column.missing for column in text_columns}
+        )
         found = [column for column in text_columns if column.name in table.columns]
-        texts = {one.name: tables.texts_of(table[one.name], one.categories, one.missing) for one in found}
+        texts = {
+            one.name: tables.texts_of(table[one.name], one.categories, one.missing) for one in found
+        }
         return table.assign(**texts)
 
     def __getstate__(self) -> dict[str, str]:
-        """Return the columns as one text: a model file need not hold an object for each of many thousands."""
+        """Return the columns as one text: a model file need not hold an object for each of many
+        thousands."""
         return {"columns": json.dumps([asdict(column) for column in self.columns])}
 
     def __setstate__(self, state: dict[str, str]) -> None:
         columns = [
-            Column(entry["name"], entry["kind"], tuple(entry["categories"]), tuple(entry["missing"]))
+            Column(
+                entry["name"], entry["kind"], tuple(entry["categories"]), tuple(entry["missing"])
+            )
             for entry in json.loads(state["columns"])
         ]
         object.__setattr__(self, "columns", tuple(columns))
@@ -98,7 +108,10 @@ class Schema:
         return Schema(tuple(columns.values()))
 
     def of_view(self, view: str) -> Schema:
-        """Return the schema of the file of a joined view, in which its columns have the names that they have there."""
+        """Return the schema of the file of a joined view, in which its columns have the names that
+        they have there."""
         prefix = f"{view}."
         own = [column for column in self.columns if column.name.startswith(prefix)]
-        return Schema(tuple(replace(column, name=column.name.removeprefix(prefix)) for column in own))
+        return Schema(
+            tuple(replace(column, name=column.name.removeprefix(prefix)) for column in own)
+        )

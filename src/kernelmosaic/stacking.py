@@ -1,4 +1,5 @@
-"""One array per view, side by side in one table: what estimators read, and which columns and rows are whose."""
+"""One array per view, side by side in one table: what estimators read, and which columns and rows
+are whose."""
 
 from __future__ import annotations
 
@@ -44,9 +45,12 @@ class StackedViews(NamedTuple):
         Unlike names, they also apply to the array that a scaler returns for a data frame.
         """
         ends = np.cumsum([0, *map(len, self.views.values())]).tolist()
-        return {name: list(range(*ends)) for name, ends in zip(self.views, pairwise(ends), strict=True)}
+        return {
+            name: list(range(*ends)) for name, ends in zip(self.views, pairwise(ends), strict=True)
+        }
 
-    # By these, splitters and searches of scikit-learn take it for a table of samples, and rows of it to an estimator.
+    # By these, splitters and searches of scikit-learn take it for a table of samples, and rows of
+    # it to an estimator.
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -73,9 +77,9 @@ class _Rows(NamedTuple):
 class SparseTable(sparse.csr_array):  # type: ignore[misc]
     """A sparse array with the names of its columns and, where they are known, of its rows.
 
-    Kernels find their columns by these names. Selected rows and columns keep their names; results of arithmetic have
-    none. A row with NaN in a column lacks the whole table of that column, the part of its name before ``__``;
-    estimators treat it as a missing view.
+    Kernels find their columns by these names. Selected rows and columns keep their names; results
+    of arithmetic have none. A row with NaN in a column lacks the whole table of that column, the
+    part of its name before ``__``; estimators treat it as a missing view.
 
     Parameters
     ----------
@@ -115,7 +119,10 @@ class SparseTable(sparse.csr_array):  # type: ignore[misc]
     @cached_property
     def tables(self) -> list[str]:
         """The table of every column: the part of its name before ``__``, or an empty text."""
-        return [name.partition(SEPARATOR)[0] if SEPARATOR in name else "" for name in map(str, self.columns)]
+        return [
+            name.partition(SEPARATOR)[0] if SEPARATOR in name else ""
+            for name in map(str, self.columns)
+        ]
 
     @cached_property
     def lacking(self) -> dict[str, Mask]:
@@ -140,12 +147,15 @@ class SparseTable(sparse.csr_array):  # type: ignore[misc]
         if found.shape[1] < self.shape[1] and hasattr(self, "columns") and self.lacking:
             # The column with NaN may not be among those that are taken.
             firsts = {table: [j] for j, table in reversed(list(enumerate(found.tables)))}
-            marked = mark_lacking(found, {table: own[taken[0]] for table, own in self.lacking.items()}, firsts)
+            marked = mark_lacking(
+                found, {table: own[taken[0]] for table, own in self.lacking.items()}, firsts
+            )
             return SparseTable(marked, columns=found.columns, index=getattr(found, "index", None))
         return found
 
     def reindex(self, index: Any) -> SparseTable:
-        """Return the rows of these names; one that the table does not have is empty but for NaN in its first column."""
+        """Return the rows of these names; one that the table does not have is empty but for NaN in
+        its first column."""
         if self.index.equals(index):
             return self
         places = self.index.get_indexer(index)
@@ -161,13 +171,18 @@ def several_tables(X: Any) -> bool:
     return isinstance(X, SparseTable) and hasattr(X, "columns") and len(set(X.tables)) > 1
 
 
-def mark_lacking(X: MatrixLike, lacking: Mapping[str, Mask], columns: Mapping[str, Sequence[int]]) -> MatrixLike:
-    """Return sparse samples with NaN in the given columns of every table, in the rows that lack it."""
+def mark_lacking(
+    X: MatrixLike, lacking: Mapping[str, Mask], columns: Mapping[str, Sequence[int]]
+) -> MatrixLike:
+    """Return sparse samples with NaN in the given columns of every table, in the rows that lack
+    it."""
     rows = {table: np.flatnonzero(own) for table, own in lacking.items() if table in columns}
     if not any(map(len, rows.values())):
         return X
     at = np.concatenate([np.repeat(own, len(columns[table])) for table, own in rows.items()])
-    to = np.concatenate([np.tile(np.array(columns[table], dtype=np.intp), len(own)) for table, own in rows.items()])
+    to = np.concatenate(
+        [np.tile(np.array(columns[table], dtype=np.intp), len(own)) for table, own in rows.items()]
+    )
     marks = sparse.csr_array((np.full(len(at), np.nan, dtype=X.dtype), (at, to)), shape=X.shape)
     return sparse.csr_array(X) + marks
 
@@ -179,22 +194,26 @@ def stack_views(container: Any, y: TargetLike, /, **views: Any) -> tuple[Stacked
 def stack_views(container: Any = None, y: TargetLike = None, /, **views: Any) -> Any:
     """Put views of the same samples side by side, with the columns of each.
 
-    Splitters, searches and pipelines take one X; this makes one of several tables. New samples are stacked likewise.
-    The result as a whole may be their X, too: ``cross_val_score(MKLRidgeClassifierCV(), stack_views(tables), y)``.
+    Splitters, searches and pipelines take one X; this makes one of several tables. New samples are
+    stacked likewise. The result as a whole may be their X, too:
+    ``cross_val_score(MKLRidgeClassifierCV(), stack_views(tables), y)``.
 
     Parameters
     ----------
     container : MuData or mapping, optional
-        Views by name in one object: the modalities of a MuData, the items of a dict. More may follow by name.
+        Views by name in one object: the modalities of a MuData, the items of a dict. More may
+        follow by name.
     y : Series, data frame or array-like, optional
-        Targets of the samples, by position. Those whose index names the samples are joined to the views by these names:
-        samples without a target are left out, and so are targets without a sample.
+        Targets of the samples, by position. Those whose index names the samples are joined to the
+        views by these names: samples without a target are left out, and so are targets without a
+        sample.
     **views : array-like, sparse matrix, data frame or AnnData of shape (n_samples, n_columns)
-        The views by name, rows in the same order. If one is a pandas or polars data frame so is the result, its
-        columns named ``view__column``, numbered where a view has no names; else if one is sparse the result is sparse.
-        Data frames of pandas whose indices name the samples, and differ, are joined by these names: a sample that a
-        view does not have gets NaN for it, which estimators take for a missing view. Of an AnnData, `X` is read as a
-        data frame, its observations as rows and its variables as columns; where all views are sparse AnnData, the
+        The views by name, rows in the same order. If one is a pandas or polars data frame so is the
+        result, its columns named ``view__column``, numbered where a view has no names; else if one
+        is sparse the result is sparse. Data frames of pandas whose indices name the samples, and
+        differ, are joined by these names: a sample that a view does not have gets NaN for it, which
+        estimators take for a missing view. Of an AnnData, `X` is read as a data frame, its
+        observations as rows and its variables as columns; where all views are sparse AnnData, the
         result is a ``SparseTable`` with these names, joined by those of the observations.
 
     Returns
@@ -204,13 +223,14 @@ def stack_views(container: Any = None, y: TargetLike = None, /, **views: Any) ->
     views : dict of list
         The columns of each view: names for a data frame, else numbers.
     y : like `y`
-        Where targets are given the result is ``(X, views), y``, which ``fit`` takes: the targets of the rows of X.
+        Where targets are given the result is ``(X, views), y``, which ``fit`` takes: the targets of
+        the rows of X.
 
     Notes
     -----
-    X and views come as a named tuple whose attribute ``numbers`` has the columns by number even for a data frame. A
-    transformer such as :class:`~sklearn.preprocessing.StandardScaler` drops the names without
-    ``set_output(transform="pandas")``; column numbers remain valid.
+    X and views come as a named tuple whose attribute ``numbers`` has the columns by number even for
+    a data frame. A transformer such as :class:`~sklearn.preprocessing.StandardScaler` drops the
+    names without ``set_output(transform="pandas")``; column numbers remain valid.
 
     Examples
     --------
@@ -256,12 +276,14 @@ def stack_views(container: Any = None, y: TargetLike = None, /, **views: Any) ->
         held = getattr(container, "mod", container)
         if not isinstance(held, Mapping):
             raise TypeError(
-                f"stack_views: {type(container).__name__} is not a collection of views; give a MuData or a dict of "
-                "views, or name the view: stack_views(name=table)."
+                f"stack_views: {type(container).__name__} is not a collection of views; give a"
+                " MuData or a dict of views, or name the view: stack_views(name=table)."
             )
         views = dict(held) | views
     if not views:
-        raise ValueError("stack_views needs at least one view: stack_views(name=array, other=array).")
+        raise ValueError(
+            "stack_views needs at least one view: stack_views(name=array, other=array)."
+        )
     tables = _read_tables(views)
     is_joined = _have_names(list(tables.values()))
     stacked = _side_by_side(_joined_rows(tables) if is_joined else tables)
@@ -272,17 +294,21 @@ def _side_by_side(tables: Settings) -> StackedViews:
     rows = {name: table.shape[0] for name, table in tables.items()}
     if len(set(rows.values())) > 1:
         listed = ", ".join(f"{name} has {count}" for name, count in rows.items())
-        raise ValueError(f"the views differ in their numbers of rows: {listed}; each needs one row per sample.")
+        raise ValueError(
+            f"the views differ in their numbers of rows: {listed}; each needs one row per sample."
+        )
     libraries = {name: _library(table) for name, table in tables.items() if _is_frame(table)}
     if len(set(libraries.values())) > 1:
         listed = ", ".join(f"{name} {library}" for name, library in libraries.items())
-        raise TypeError(f"the views are data frames of several libraries ({listed}): convert them to one.")
+        raise TypeError(
+            f"the views are data frames of several libraries ({listed}): convert them to one."
+        )
     if libraries:
         return _stack_frames(tables, next(iter(libraries.values())))
     return _stack_arrays(tables)
 
 
-# Tables that an estimator is given ------------------------------------------------------------------------------------
+# Tables that an estimator is given ----------------------------------------------------------------
 
 
 def refuse_annotated(X: Any) -> None:
@@ -290,17 +316,22 @@ def refuse_annotated(X: Any) -> None:
     if _is_annotated(X):
         shape = " × ".join(map(str, getattr(X, "shape", ())))
         raise TypeError(
-            f"X is an {type(X).__name__} ({shape}): write X, kernels = views_from_anndata(adata, gene_sets), from "
-            "kernelmosaic.single_cell, and give these and y = adata.obs[...]."
+            f"X is an {type(X).__name__} ({shape}): write X, kernels = views_from_anndata(adata,"
+            " gene_sets), from kernelmosaic.single_cell, and give these and y = adata.obs[...]."
         )
 
 
 def are_tables(X: Any) -> bool:
-    """Whether samples are several tables: what `stack_views` takes or returns, or a list of arrays and data frames."""
+    """Whether samples are several tables: what `stack_views` takes or returns, or a list of arrays
+    and data frames."""
     if isinstance(X, list | tuple):
-        return isinstance(X, StackedViews) or (bool(X) and all(len(getattr(one, "shape", ())) == 2 for one in X))
+        return isinstance(X, StackedViews) or (
+            bool(X) and all(len(getattr(one, "shape", ())) == 2 for one in X)
+        )
     held = getattr(X, "mod", X)
-    return isinstance(held, Mapping) and not sparse.issparse(held)  # a matrix by keys is a mapping, too
+    return isinstance(held, Mapping) and not sparse.issparse(
+        held
+    )  # a matrix by keys is a mapping, too
 
 
 def stack_tables(X: Any, fitted: Mapping[str, list[Any]] | None = None) -> StackedViews:
@@ -311,8 +342,8 @@ def stack_tables(X: Any, fitted: Mapping[str, list[Any]] | None = None) -> Stack
     X : mapping, MuData, list or StackedViews
         Tables by name; those of a list are called ``view0``, ``view1``, ….
     fitted : mapping, optional
-        The columns of each table that an estimator is fitted to: one that is not given is missing in every row. Tables
-        of other widths are refused.
+        The columns of each table that an estimator is fitted to: one that is not given is missing
+        in every row. Tables of other widths are refused.
     """
     if isinstance(X, StackedViews):
         if fitted:
@@ -329,13 +360,19 @@ def stack_tables(X: Any, fitted: Mapping[str, list[Any]] | None = None) -> Stack
                 f"{', '.join(map(repr, fitted)) or 'one table'}; give "
                 f"{'tables with these names' if fitted else 'an array or a data frame'}."
             )
-        _check_widths({name: _width(table) for name, table in tables.items() if not _is_frame(table)}, fitted)
+        _check_widths(
+            {name: _width(table) for name, table in tables.items() if not _is_frame(table)}, fitted
+        )
         like = next(iter(tables.values()))
-        tables = {name: tables[name] if name in tables else _absent(own, name, like) for name, own in fitted.items()}
+        tables = {
+            name: tables[name] if name in tables else _absent(own, name, like)
+            for name, own in fitted.items()
+        }
     elif tables and all(map(_is_gram, tables.values())):
         raise ValueError(
-            f"X: {', '.join(map(repr, tables))} are symmetric matrices, as many rows as columns. Give Gram matrices as "
-            "kernels, [(name, Precomputed(K)), ...], and the row numbers np.arange(len(K)) as X."
+            f"X: {', '.join(map(repr, tables))} are symmetric matrices, as many rows as columns."
+            " Give Gram matrices as kernels, [(name, Precomputed(K)), ...], and the row numbers"
+            " np.arange(len(K)) as X."
         )
     return _side_by_side(tables)
 
@@ -346,22 +383,24 @@ def _width(table: MatrixLike) -> int:
 
 
 def _check_widths(widths: Mapping[str, int], fitted: Mapping[str, list[Any]]) -> None:
-    """Raise if a table has another number of columns than at the fit, which tells columns by their places."""
+    """Raise if a table has another number of columns than at the fit, which tells columns by their
+    places."""
     for name, width in widths.items():
         if width != len(fitted[name]):
             raise ValueError(
-                f"X: table {name!r} has {width} columns, and {len(fitted[name])} in the training set; give every table "
-                "the columns that it had there."
+                f"X: table {name!r} has {width} columns, and {len(fitted[name])} in the training"
+                " set; give every table the columns that it had there."
             )
 
 
 def _check_stacked(stacked: StackedViews, fitted: Mapping[str, list[Any]]) -> None:
-    """Raise if views that were stacked are not those of the fit in the same order, each with as many columns."""
+    """Raise if views that were stacked are not those of the fit in the same order, each with as
+    many columns."""
     given = stacked.views
     if list(given) != list(fitted):
         raise ValueError(
-            f"X has the views {', '.join(map(repr, given))}, and the training set {', '.join(map(repr, fitted))}; "
-            "stack the same views in the same order."
+            f"X has the views {', '.join(map(repr, given))}, and the training set"
+            f" {', '.join(map(repr, fitted))}; stack the same views in the same order."
         )
     _check_widths({name: len(columns) for name, columns in given.items()}, fitted)
 
@@ -375,7 +414,8 @@ def _absent(columns: list[Any], view: str, like: MatrixLike) -> MatrixLike:
     if not _is_frame(like):
         return nothing
     return type(like)(
-        dict(zip(names, nothing.T, strict=True)), **({"index": like.index} if hasattr(like, "index") else {})
+        dict(zip(names, nothing.T, strict=True)),
+        **({"index": like.index} if hasattr(like, "index") else {}),
     )
 
 
@@ -387,7 +427,8 @@ def _is_gram(table: MatrixLike) -> bool:
 
 
 def find_columns(names: Iterable[Any], columns: Iterable[Any]) -> dict[Any, Any]:
-    """Return the columns that names mean, by these names; a name may lack the prefix of its table, as in ``rna__CD4``.
+    """Return the columns that names mean, by these names; a name may lack the prefix of its table,
+    as in ``rna__CD4``.
 
     Names that no column has are left out; one that two tables have is a ValueError.
     """
@@ -401,14 +442,15 @@ def find_columns(names: Iterable[Any], columns: Iterable[Any]) -> dict[Any, Any]
         if len(meant) > 1 and meant[0] != name:
             listed = ", ".join(map(repr, meant))
             raise ValueError(
-                f"{name!r} is a column of several tables, {listed}: write the one that is meant, as by_group does with "
-                "among=views[table]."
+                f"{name!r} is a column of several tables, {listed}: write the one that is meant, as"
+                " by_group does with among=views[table]."
             )
     return {name: meant[0] for name, meant in found.items()}
 
 
 def list_columns(names: Sequence[str], most: int = 3) -> str:
-    """Return how many columns there are, and the first ones of each view; those of files are called ``view.column``."""
+    """Return how many columns there are, and the first ones of each view; those of files are called
+    ``view.column``."""
     views: dict[str, list[str]] = {}
     for name in names:
         view, dot, _ = name.partition(".")
@@ -442,7 +484,7 @@ def by_view(values: Any, views: Sequence[str]) -> dict[str, Any]:
     return found
 
 
-# Names of rows -------------------------------------------------------------------------------------------------------
+# Names of rows ------------------------------------------------------------------------------------
 
 
 class _Named(NamedTuple):
@@ -454,9 +496,11 @@ class _Named(NamedTuple):
 
 
 def check_row_names(X: MatrixLike, **others: Any) -> None:
-    """Raise a ValueError if samples and what belongs to them name their rows, and not in the same order.
+    """Raise a ValueError if samples and what belongs to them name their rows, and not in the same
+    order.
 
-    Names are a pandas index of anything but integers. What has none, as arrays, belongs to the samples by position.
+    Names are a pandas index of anything but integers. What has none, as arrays, belongs to the
+    samples by position.
 
     Parameters
     ----------
@@ -476,7 +520,9 @@ def _named_rows(what: str, rows: Any) -> Iterator[_Named]:
     if isinstance(rows, StackedViews):
         yield from _named_rows(f"{what}.X", rows.X)
     elif are_tables(rows):
-        held = dict(enumerate(rows)) if isinstance(rows, list | tuple) else getattr(rows, "mod", rows)
+        held = (
+            dict(enumerate(rows)) if isinstance(rows, list | tuple) else getattr(rows, "mod", rows)
+        )
         for key, table in held.items():
             yield from _named_rows(f"{what}[{key!r}]", table)
     else:
@@ -488,7 +534,8 @@ def _named_rows(what: str, rows: Any) -> Iterator[_Named]:
 
 
 def row_names(rows: Any, place: str = "index") -> Any:
-    """Return the names of rows, a pandas index of anything but integers; None where they have none."""
+    """Return the names of rows, a pandas index of anything but integers; None where they have
+    none."""
     if isinstance(rows, StackedViews):
         return row_names(rows.X)
     index: Any = getattr(rows, place, None)
@@ -500,14 +547,20 @@ def _disagreement(first: _Named, other: _Named) -> str:
     """Return what is wrong with names that differ, and what to write."""
     what, here, there = other.what, first.names.tolist(), other.names.tolist()
     sides = ((first.what, here, set(there)), (what, there, set(here)))
-    alone = {side: next((name for name in own if name not in rest), None) for side, own, rest in sides}
+    alone = {
+        side: next((name for name in own if name not in rest), None) for side, own, rest in sides
+    }
     lost = [f"{name!r} is in {side} alone" for side, name in alone.items() if name is not None]
     twice = other.names[other.names.duplicated()].tolist()
     if lost:
         wrong = f"its rows and those of {first.what} have different names ({', '.join(lost)})"
     else:
         unlike = [(i, a, b) for i, (a, b) in enumerate(zip(here, there, strict=False)) if a != b]
-        place = "row {} is {!r} there and {!r} here".format(*unlike[0]) if unlike else f"{len(here)} rows there"
+        place = (
+            "row {} is {!r} there and {!r} here".format(*unlike[0])
+            if unlike
+            else f"{len(here)} rows there"
+        )
         wrong = f"its {len(there)} rows have the names of {first.what} in another order ({place})"
     if what.startswith("X"):
         return f"{what}: {wrong}; stack_views(X) joins tables by the names of their rows."
@@ -517,40 +570,57 @@ def _disagreement(first: _Named, other: _Named) -> str:
         write = f"write {what}.loc[{first.written}]"
     else:
         write = f"keep the rows of both, {first.written}.intersection({other.written})"
-    return f"{what}: {wrong}; {write}, or give {what}.to_numpy() if it belongs to {first.what} row by row as it is."
+    return (
+        f"{what}: {wrong}; {write}, or give {what}.to_numpy() if it belongs to {first.what} row by"
+        " row as it is."
+    )
 
 
-def _with_targets(stacked: StackedViews, y: TargetLike, is_joined: bool) -> tuple[StackedViews, Any]:
-    """Return the samples that have a target, and the targets in their order; by position where one has no names."""
+def _with_targets(
+    stacked: StackedViews, y: TargetLike, is_joined: bool
+) -> tuple[StackedViews, Any]:
+    """Return the samples that have a target, and the targets in their order; by position where one
+    has no names."""
     if _have_names([stacked.X, y]):
         _check_names("y", y.index, stacked.X.index)
         X = stacked.X[stacked.X.index.isin(y.index)]
         return StackedViews(X, stacked.views), y.loc[X.index]
     if is_joined and not _is_labelled(y):
-        raise ValueError("y: the views are joined by the names of their rows; give a Series with these as its index.")
+        raise ValueError(
+            "y: the views are joined by the names of their rows; give a Series with these as its"
+            " index."
+        )
     if len(y) != stacked.X.shape[0]:
-        raise ValueError(f"y has {len(y)} rows, and the views have {stacked.X.shape[0]}: give one target per sample.")
+        raise ValueError(
+            f"y has {len(y)} rows, and the views have {stacked.X.shape[0]}: give one target per"
+            " sample."
+        )
     return stacked, y
 
 
 def _check_names(what: str, index: Any, others: Any) -> None:
-    """Raise unless an index names every row once, and has a name in common with that of the views."""
+    """Raise unless an index names every row once, and has a name in common with that of the
+    views."""
     if not index.is_unique:
         twice = index[index.duplicated()][0]
-        raise ValueError(f"{what}: the index has {twice!r} more than once; give every sample a name of its own.")
+        raise ValueError(
+            f"{what}: the index has {twice!r} more than once; give every sample a name of its own."
+        )
     if not others.isin(index).any():
         raise ValueError(
-            f"{what} has no row in common with the views: its index begins with {index[0]!r}, theirs with "
-            f"{others[0]!r}."
+            f"{what} has no row in common with the views: its index begins with {index[0]!r},"
+            f" theirs with {others[0]!r}."
         )
 
 
-# Side by side --------------------------------------------------------------------------------------------------------
+# Side by side -------------------------------------------------------------------------------------
 
 
 def _read_tables(views: Settings) -> Settings:
     """Return the views as tables: AnnData stay sparse, where all are."""
-    stay = all(_is_annotated(one) and sparse.issparse(getattr(one, "X", None)) for one in views.values())
+    stay = all(
+        _is_annotated(one) and sparse.issparse(getattr(one, "X", None)) for one in views.values()
+    )
     tables = {
         name: SparseTable(one.X, columns=one.var_names, index=one.obs_names) if stay else one
         for name, one in views.items()
@@ -559,9 +629,13 @@ def _read_tables(views: Settings) -> Settings:
 
 
 def _table(name: str, view: MatrixLike) -> MatrixLike:
-    """The view as it is if it has columns, else as an array; refused unless it is a table with rows and columns."""
+    """The view as it is if it has columns, else as an array; refused unless it is a table with rows
+    and columns."""
     if SEPARATOR in name:
-        raise ValueError(f"the view's name {name!r} contains {SEPARATOR!r}, which separates view and column names.")
+        raise ValueError(
+            f"the view's name {name!r} contains {SEPARATOR!r}, which separates view and column"
+            " names."
+        )
     if _is_annotated(view):
         view = view.to_df()
     if not _is_frame(view) and not sparse.issparse(view):
@@ -576,22 +650,30 @@ def _table(name: str, view: MatrixLike) -> MatrixLike:
             f"{name}.reshape(1, -1) is one sample."
         )
     if len(shape) != 2 or 0 in shape:
-        raise ValueError(f"view {name!r} has shape {shape}: give a table with at least one row and one column.")
+        raise ValueError(
+            f"view {name!r} has shape {shape}: give a table with at least one row and one column."
+        )
     return view
 
 
 def _have_names(tables: list[Any]) -> bool:
-    """Whether all views are tables whose rows have names, and not the same; a range of numbers is none."""
-    return all(map(_is_labelled, tables)) and not all(table.index.equals(tables[0].index) for table in tables)
+    """Whether all views are tables whose rows have names, and not the same; a range of numbers is
+    none."""
+    return all(map(_is_labelled, tables)) and not all(
+        table.index.equals(tables[0].index) for table in tables
+    )
 
 
 def _is_labelled(table: Any) -> bool:
-    has_names = hasattr(table, "index") if isinstance(table, SparseTable) else hasattr(table, "reindex")
+    has_names = (
+        hasattr(table, "index") if isinstance(table, SparseTable) else hasattr(table, "reindex")
+    )
     return has_names and type(table.index).__name__ != "RangeIndex"
 
 
 def _joined_rows(tables: Settings) -> Settings:
-    """Give every view a row for every sample that one of them has, in the order in which they come."""
+    """Give every view a row for every sample that one of them has, in the order in which they
+    come."""
     index = next(iter(tables.values())).index
     for name, table in tables.items():
         _check_names(f"view {name!r}", table.index, index)
@@ -611,23 +693,32 @@ def _is_frame(view: MatrixLike) -> bool:
 def _library(frame: Any) -> str:
     library = type(frame).__module__.partition(".")[0]
     if library not in ("pandas", "polars"):
-        raise TypeError(f"{type(frame).__module__}.{type(frame).__name__}: give data frames of pandas or polars.")
+        raise TypeError(
+            f"{type(frame).__module__}.{type(frame).__name__}: give data frames of pandas or"
+            " polars."
+        )
     return library
 
 
 def _stack_arrays(tables: Settings) -> StackedViews:
-    numbers = StackedViews(None, {name: list(range(table.shape[1])) for name, table in tables.items()}).numbers
+    numbers = StackedViews(
+        None, {name: list(range(table.shape[1])) for name, table in tables.items()}
+    ).numbers
     parts = list(tables.values())
     text = [name for name, part in tables.items() if part.dtype.kind not in "biuf"]
     if any(map(sparse.issparse, parts)):
         if text:
             raise TypeError(
-                f"view {text[0]!r} holds no numbers, which a sparse table cannot: give dense views or frames."
+                f"view {text[0]!r} holds no numbers, which a sparse table cannot: give dense views"
+                " or frames."
             )
         stacked = sparse.hstack(parts, format="csr")
         if not all(hasattr(part, "columns") and hasattr(part, "index") for part in parts):
             return StackedViews(sparse.csr_array(stacked), numbers)
-        names = {view: [f"{view}{SEPARATOR}{label}" for label in table.columns] for view, table in tables.items()}
+        names = {
+            view: [f"{view}{SEPARATOR}{label}" for label in table.columns]
+            for view, table in tables.items()
+        }
         every = list(chain.from_iterable(names.values()))
         return StackedViews(SparseTable(stacked, columns=every, index=parts[0].index), names)
     if 0 < len(text) < len(parts):
@@ -637,12 +728,21 @@ def _stack_arrays(tables: Settings) -> StackedViews:
 
 
 def _stack_frames(tables: Settings, library: str) -> StackedViews:
-    columns = {view: table.columns if _is_frame(table) else range(table.shape[1]) for view, table in tables.items()}
+    columns = {
+        view: table.columns if _is_frame(table) else range(table.shape[1])
+        for view, table in tables.items()
+    }
     names = {view: [f"{view}{SEPARATOR}{label}" for label in own] for view, own in columns.items()}
-    repeated = [name for name, times in Counter(chain.from_iterable(names.values())).items() if times > 1]
+    repeated = [
+        name for name, times in Counter(chain.from_iterable(names.values())).items() if times > 1
+    ]
     if repeated:
-        raise ValueError(f"several columns would be named {repeated[0]!r}: rename a column or a view.")
-    dense = {view: _filled(table) if sparse.issparse(table) else table for view, table in tables.items()}
+        raise ValueError(
+            f"several columns would be named {repeated[0]!r}: rename a column or a view."
+        )
+    dense = {
+        view: _filled(table) if sparse.issparse(table) else table for view, table in tables.items()
+    }
     join = _join_pandas if library == "pandas" else _join_polars
     return StackedViews(join(dense, names), names)
 
@@ -663,13 +763,15 @@ def _join_pandas(tables: Settings, names: dict[str, list[str]]) -> MatrixLike:
     for view, other in indices.items():
         if not index.equals(other):
             raise ValueError(
-                f"view {view!r} has another index than view {next(iter(indices))!r}: bring the rows in one order, then "
-                "give both the same index, or none by reset_index(drop=True)."
+                f"view {view!r} has another index than view {next(iter(indices))!r}: bring the rows"
+                " in one order, then give both the same index, or none by reset_index(drop=True)."
             )
     frames = [
-        table.set_axis(names[view], axis=1)
-        if _is_frame(table)
-        else pd.DataFrame(table, columns=names[view], index=index)
+        (
+            table.set_axis(names[view], axis=1)
+            if _is_frame(table)
+            else pd.DataFrame(table, columns=names[view], index=index)
+        )
         for view, table in tables.items()
     ]
     return pd.concat(frames, axis=1)
@@ -679,9 +781,11 @@ def _join_polars(tables: Settings, names: dict[str, list[str]]) -> MatrixLike:
     import polars as pl
 
     frames = [
-        table.rename(dict(zip(table.columns, names[view], strict=True)))
-        if _is_frame(table)
-        else pl.DataFrame(table, schema=names[view])
+        (
+            table.rename(dict(zip(table.columns, names[view], strict=True)))
+            if _is_frame(table)
+            else pl.DataFrame(table, schema=names[view])
+        )
         for view, table in tables.items()
     ]
     return pl.concat(frames, how="horizontal")

@@ -1,4 +1,5 @@
-"""Paired tests of one method against another: on one data set by folds, over many by signs and ranks."""
+"""Paired tests of one method against another: on one data set by folds, over many by signs and
+ranks."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ __all__ = [
     "win_tie_loss",
 ]
 
-# Wins, ties and losses ------------------------------------------------------------------------------------------------
+# Wins, ties and losses ----------------------------------------------------------------------------
 
 
 class WinTieLoss(NamedTuple):
@@ -55,20 +56,25 @@ def paired(a: Any, b: Any) -> tuple[Array, Array]:
     """Return two vectors of equal length, all finite, or raise."""
     a, b = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
     if a.ndim != 1 or a.shape != b.shape or len(a) == 0:
-        raise ValueError(f"a has shape {a.shape}, b {b.shape}: give two lists of one length, one figure per data set.")
+        raise ValueError(
+            f"a has shape {a.shape}, b {b.shape}: give two lists of one length, one figure per data"
+            " set."
+        )
     if not (np.all(np.isfinite(a)) and np.all(np.isfinite(b))):
         raise ValueError("a and b must hold finite numbers only.")
     return a, b
 
 
-# Signed ranks ---------------------------------------------------------------------------------------------------------
+# Signed ranks -------------------------------------------------------------------------------------
 
-#: Above so many differences with ties among them the exact distribution gives way to SciPy's approximation.
+#: Above so many differences with ties among them the exact distribution gives way to SciPy's
+#: approximation.
 _MOST_EXACT = 100
 
 
 class WilcoxonResult(NamedTuple):
-    """The smaller rank sum, the two-sided p-value, and the sign of the difference of the rank sums."""
+    """The smaller rank sum, the two-sided p-value, and the sign of the difference of the rank
+    sums."""
 
     statistic: float
     p_value: float
@@ -76,13 +82,15 @@ class WilcoxonResult(NamedTuple):
 
 
 def wilcoxon(a: Any, b: Any) -> WilcoxonResult:
-    """Test, two-sided, whether the differences of two methods over data sets are symmetric about zero.
+    """Test, two-sided, whether the differences of two methods over data sets are symmetric about
+    zero.
 
-    Differences of zero are dropped and equal ones share their mean rank, as Wilcoxon has it. Every difference is
-    rounded to nine significant digits of its own two figures: those of two-decimal figures that are equal on paper are
-    equal here, whatever the size of the other figures. The p-value is exact: SciPy's without ties; with ties that of
-    all sign patterns over the mean ranks, counted by dynamic programming (SciPy would approximate). Beyond 100 tied
-    differences the approximation is taken.
+    Differences of zero are dropped and equal ones share their mean rank, as Wilcoxon has it. Every
+    difference is rounded to nine significant digits of its own two figures: those of two-decimal
+    figures that are equal on paper are equal here, whatever the size of the other figures. The
+    p-value is exact: SciPy's without ties; with ties that of all sign patterns over the mean ranks,
+    counted by dynamic programming (SciPy would approximate). Beyond 100 tied differences the
+    approximation is taken.
 
     Parameters
     ----------
@@ -92,7 +100,8 @@ def wilcoxon(a: Any, b: Any) -> WilcoxonResult:
     Returns
     -------
     WilcoxonResult
-        ``statistic``, ``p_value`` and ``direction``: +1 where `a` tends to be larger. Without any difference: 0, 1, 0.
+        ``statistic``, ``p_value`` and ``direction``: +1 where `a` tends to be larger. Without any
+        difference: 0, 1, 0.
 
     Examples
     --------
@@ -128,7 +137,8 @@ def _rounded_differences(a: Array, b: Array, digits: int = 9) -> Array:
 
 
 def _exact_p(ranks: Array, smaller: float) -> float:
-    """Twice the share of sign patterns whose positive rank sum is at most `smaller`, and at most one."""
+    """Twice the share of sign patterns whose positive rank sum is at most `smaller`, and at most
+    one."""
     doubled = np.rint(2 * ranks).astype(int)  # mean ranks are whole or half
     shares = np.zeros(doubled.sum() + 1)
     shares[0] = 1.0
@@ -138,7 +148,7 @@ def _exact_p(ranks: Array, smaller: float) -> float:
     return float(min(1.0, 2 * shares[: round(2 * smaller) + 1].sum()))
 
 
-# The corrected resampled t test ---------------------------------------------------------------------------------------
+# The corrected resampled t test -------------------------------------------------------------------
 
 
 class PairedTestResult(NamedTuple):
@@ -148,12 +158,14 @@ class PairedTestResult(NamedTuple):
     p_value: float
 
 
-def t_test_resampled(scores_a: Any, scores_b: Any, *, n_train: int, n_test: int) -> PairedTestResult:
+def t_test_resampled(
+    scores_a: Any, scores_b: Any, *, n_train: int, n_test: int
+) -> PairedTestResult:
     """Test, two-sided, whether two methods have equal scores on random splits of one data set.
 
-    Random splits share most of their training samples, so a plain paired t test, or a rank test, counts the same
-    evidence several times. With d the k differences, t = mean(d) / √((1/k + n_test/n_train) var(d)) has about k − 1
-    degrees of freedom.
+    Random splits share most of their training samples, so a plain paired t test, or a rank test,
+    counts the same evidence several times. With d the k differences, t = mean(d) / √((1/k +
+    n_test/n_train) var(d)) has about k − 1 degrees of freedom.
 
     Parameters
     ----------
@@ -165,8 +177,8 @@ def t_test_resampled(scores_a: Any, scores_b: Any, *, n_train: int, n_test: int)
     Returns
     -------
     PairedTestResult
-        ``statistic``, above 0 where `scores_a` are larger, and ``p_value``. Without any difference 0 and 1; with one
-        and the same difference everywhere infinity and 0.
+        ``statistic``, above 0 where `scores_a` are larger, and ``p_value``. Without any difference
+        0 and 1; with one and the same difference everywhere infinity and 0.
 
     References
     ----------
@@ -183,10 +195,14 @@ def t_test_resampled(scores_a: Any, scores_b: Any, *, n_train: int, n_test: int)
 
     for name, count in (("n_train", n_train), ("n_test", n_test)):
         if not count > 0:
-            raise ValueError(f"{name}={count!r}: give how many samples a split has, a positive number.")
+            raise ValueError(
+                f"{name}={count!r}: give how many samples a split has, a positive number."
+            )
     a, b = paired(scores_a, scores_b)
     if len(a) < 2:
-        raise ValueError("scores_a and scores_b hold one score each: the test needs at least two splits.")
+        raise ValueError(
+            "scores_a and scores_b hold one score each: the test needs at least two splits."
+        )
     differences = a - b
     if not np.any(differences):
         return PairedTestResult(0.0, 1.0)
@@ -197,15 +213,15 @@ def t_test_resampled(scores_a: Any, scores_b: Any, *, n_train: int, n_test: int)
     return PairedTestResult(statistic, float(2 * t_distribution.sf(abs(statistic), len(a) - 1)))
 
 
-# The 5×2 cv F test ----------------------------------------------------------------------------------------------------
+# The 5×2 cv F test --------------------------------------------------------------------------------
 
 
 def f_test_5x2cv(scores_a: Any, scores_b: Any) -> PairedTestResult:
     """Test whether two methods have equal scores on five replications of two folds.
 
-    With p_i^(j) the difference on fold j of replication i and s_i² = Σ_j (p_i^(j) − p̄_i)²,
-    f = Σ_ij (p_i^(j))² / (2 Σ_i s_i²) follows, if the methods are equal, nearly the F distribution with 10 and 5
-    degrees of freedom; its upper 5 % begin at 4.735.
+    With p_i^(j) the difference on fold j of replication i and s_i² = Σ_j (p_i^(j) − p̄_i)², f =
+    Σ_ij (p_i^(j))² / (2 Σ_i s_i²) follows, if the methods are equal, nearly the F distribution with
+    10 and 5 degrees of freedom; its upper 5 % begin at 4.735.
 
     Parameters
     ----------
@@ -215,12 +231,13 @@ def f_test_5x2cv(scores_a: Any, scores_b: Any) -> PairedTestResult:
     Returns
     -------
     PairedTestResult
-        ``statistic`` and ``p_value``. Without any difference 0 and 1, so that nothing is rejected; with one and the
-        same difference everywhere infinity and 0.
+        ``statistic`` and ``p_value``. Without any difference 0 and 1, so that nothing is rejected;
+        with one and the same difference everywhere infinity and 0.
 
     References
     ----------
-    Alpaydın (1999), "Combined 5×2 cv F test for comparing supervised classification learning algorithms".
+    Alpaydın (1999), "Combined 5×2 cv F test for comparing supervised classification learning
+    algorithms".
 
     Examples
     --------
@@ -242,7 +259,9 @@ def five_by_two(name: str, scores: Any) -> Array:
     """Return ten scores as five rows of two, or raise naming what was given."""
     array = np.asarray(scores, dtype=np.float64)
     if array.shape not in ((10,), (5, 2)):
-        raise ValueError(f"{name} has shape {array.shape}: give five replications of two folds, (5, 2) or (10,).")
+        raise ValueError(
+            f"{name} has shape {array.shape}: give five replications of two folds, (5, 2) or (10,)."
+        )
     if not np.all(np.isfinite(array)):
         raise ValueError(f"{name}={scores!r}: NaN and infinity are not allowed.")
     return array.reshape(5, 2)

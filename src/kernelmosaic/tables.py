@@ -1,4 +1,5 @@
-"""Tables from CSV, TSV, Parquet and NPZ, matrices from NPY, NPZ and CSV, and what the columns of a table hold."""
+"""Tables from CSV, TSV, Parquet and NPZ, matrices from NPY, NPZ and CSV, and what the columns of a
+table hold."""
 
 from __future__ import annotations
 
@@ -26,8 +27,16 @@ from kernelmosaic.stacking import list_columns
 #: What a cell of delimited text holds where a value is missing.
 MISSING_MARKS = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "?")
 
-#: How texts say yes and no. Where all cells of a column do, it holds truth values, which count as one and zero.
-_TRUTH_VALUES = {"True": True, "TRUE": True, "true": True, "False": False, "FALSE": False, "false": False}
+#: How texts say yes and no. Where all cells of a column do, it holds truth values, which count as
+#: one and zero.
+_TRUTH_VALUES = {
+    "True": True,
+    "TRUE": True,
+    "true": True,
+    "False": False,
+    "FALSE": False,
+    "false": False,
+}
 
 
 def read_table(path: Path, texts: Mapping[str, Collection[str]] | None = None) -> pd.DataFrame:
@@ -37,9 +46,9 @@ def read_table(path: Path, texts: Mapping[str, Collection[str]] | None = None) -
     ----------
     path : Path
     texts : mapping of str to collection of str, default=None
-        Columns of delimited text that are read as they are written, each with the marks of its missing cells. The
-        types of all other columns follow from what they hold: 007 is the number 7 there. Files of other formats have
-        types of their own.
+        Columns of delimited text that are read as they are written, each with the marks of its
+        missing cells. The types of all other columns follow from what they hold: 007 is the number
+        7 there. Files of other formats have types of their own.
     """
     _check_there(path)
     ending = path.suffix.lower()
@@ -48,7 +57,9 @@ def read_table(path: Path, texts: Mapping[str, Collection[str]] | None = None) -
     elif ending in _BINARY_READERS:
         table = _BINARY_READERS[ending](path)
     else:
-        raise ValueError(f"{path}: unsupported file type; use {', '.join((*_TEXT_FILES, *_BINARY_READERS))}.")
+        raise ValueError(
+            f"{path}: unsupported file type; use {', '.join((*_TEXT_FILES, *_BINARY_READERS))}."
+        )
     names = [str(name) for name in table.columns]
     _check_repeated(path, names)
     if len(table) == 0:
@@ -60,7 +71,8 @@ def read_table(path: Path, texts: Mapping[str, Collection[str]] | None = None) -
     table = table.astype(dict.fromkeys(texts_with_codes, object))
     for name in names:
         if table[name].dtype == object and any(type(cell) is int for cell in table[name]):
-            # Whole numbers of more than 64 bits, which no array of numbers holds: texts until they are computed with.
+            # Whole numbers of more than 64 bits, which no array of numbers holds: texts until they
+            # are computed with.
             table[name] = [str(cell) if type(cell) is int else cell for cell in table[name]]
     return table
 
@@ -71,7 +83,8 @@ def _has_numbers_as_categories(column: pd.Series) -> bool:
 
 
 def read_as_written(path: Path, names: Sequence[str]) -> pd.DataFrame:
-    """Return some columns of a file whose table was read without an error, every cell as it stands there."""
+    """Return some columns of a file whose table was read without an error, every cell as it stands
+    there."""
     if path.suffix.lower() not in _TEXT_FILES:
         return read_table(path)[list(names)]
     first_line = pd.read_csv(path, **_text_options(path), nrows=0)
@@ -86,7 +99,8 @@ def read_as_written(path: Path, names: Sequence[str]) -> pd.DataFrame:
 
 
 def named_indices(path: Path) -> list[str]:
-    """Return the columns of a Parquet file that pandas wrote as an index with a name; none of other files."""
+    """Return the columns of a Parquet file that pandas wrote as an index with a name; none of other
+    files."""
     if path.suffix.lower() != ".parquet":
         return []
     indices = pd.read_parquet(path, columns=[]).index.names
@@ -108,15 +122,24 @@ def table_text(table: pd.DataFrame, delimiter: str = ",") -> str:
         if not pd.api.types.is_numeric_dtype(table[name].dtype):
             harmless[name] = [_harmless(value) for value in table[name]]
     harmless.columns = [_harmless(name) for name in table.columns]
-    # A carriage return ends a row, too, unless it is quoted, which pandas does of itself for the other sign only.
-    split = any(isinstance(cell, str) and "\r" in cell for cell in [*harmless.columns, *harmless.to_numpy().flat])
+    # A carriage return ends a row, too, unless it is quoted, which pandas does of itself for the
+    # other sign only.
+    split = any(
+        isinstance(cell, str) and "\r" in cell
+        for cell in [*harmless.columns, *harmless.to_numpy().flat]
+    )
     quoting = csv.QUOTE_NONNUMERIC if split else csv.QUOTE_MINIMAL
     return str(harmless.to_csv(index=False, sep=delimiter, lineterminator="\n", quoting=quoting))
 
 
 def _harmless(cell: Any) -> Any:
-    """Return a text that a spreadsheet would run with an apostrophe before it; numbers stay numbers."""
-    if not isinstance(cell, str) or not cell.startswith(("=", "+", "-", "@", "\t", "\r")) or is_number(cell):
+    """Return a text that a spreadsheet would run with an apostrophe before it; numbers stay
+    numbers."""
+    if (
+        not isinstance(cell, str)
+        or not cell.startswith(("=", "+", "-", "@", "\t", "\r"))
+        or is_number(cell)
+    ):
         return cell
     return f"'{cell}"
 
@@ -124,7 +147,10 @@ def _harmless(cell: Any) -> Any:
 def _check_repeated(path: Path, names: list[str]) -> None:
     repeated = [name for name, count in Counter(names).items() if count > 1]
     if repeated:
-        raise ValueError(f"{path}: the column {repeated[0]!r} occurs {names.count(repeated[0])} times; rename one.")
+        raise ValueError(
+            f"{path}: the column {repeated[0]!r} occurs {names.count(repeated[0])} times; rename"
+            " one."
+        )
 
 
 def _check_there(path: Path, what: str = "a table") -> None:
@@ -132,12 +158,13 @@ def _check_there(path: Path, what: str = "a table") -> None:
         raise ValueError(f"{path} is empty; give a file that holds {what}.")
 
 
-# Text ---------------------------------------------------------------------------------------------------------------
+# Text ---------------------------------------------------------------------------------------------
 
 
 def _text_options(path: Path) -> dict[str, Any]:
     """How pandas is to read delimited text: nothing guessed but the types of columns."""
-    # Numbers are read as they were written, which pandas 3.1 does by itself, with a warning if it is requested.
+    # Numbers are read as they were written, which pandas 3.1 does by itself, with a warning if it
+    # is requested.
     is_older = [*map(int, pd.__version__.split(".")[:2])] < [3, 1]
     precision = {"float_precision": "round_trip"} if is_older else {}
     return {
@@ -170,7 +197,9 @@ def _read_text(path: Path, texts: Mapping[str, Collection[str]]) -> pd.DataFrame
     read = partial(pd.read_csv, path, **_text_options(path), na_values=marks)
     try:
         return read(dtype=dict.fromkeys(as_written, object))
-    except OverflowError:  # pandas before 3 makes a float of every whole number, of hundreds of digits too
+    except (
+        OverflowError
+    ):  # pandas before 3 makes a float of every whole number, of hundreds of digits too
         table = read(dtype=object)
         for name in table.columns.difference(as_written):
             numbers = pd.to_numeric(table[name], errors="coerce")
@@ -182,8 +211,9 @@ def _read_text(path: Path, texts: Mapping[str, Collection[str]]) -> pd.DataFrame
 def _delimiter(path: Path) -> str:
     """Return the sign that divides the lines: a comma, a semicolon or a tab.
 
-    It is the one that occurs most in the first line, quoted names left out. Where several occur, as in names with
-    commas, those come first that divide the next lines into as many cells; and of a .tsv, the tab does.
+    It is the one that occurs most in the first line, quoted names left out. Where several occur, as
+    in names with commas, those come first that divide the next lines into as many cells; and of a
+    .tsv, the tab does.
     """
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
@@ -217,9 +247,9 @@ class _LongCell(ValueError):
 def _rows_of_text(path: Path, delimiter: str, shortened: bool = False) -> Iterator[list[str]]:
     """Yield the rows, blank ones left out, all as long as the first.
 
-    The limit of the csv module on the length of a cell belongs to the whole process and is left as it is. If
-    `shortened`, what stands between delimiters, quotes and line ends below the first line is cut to one letter: the
-    rows are divided as they are, and a cell may hold a whole genome.
+    The limit of the csv module on the length of a cell belongs to the whole process and is left as
+    it is. If `shortened`, what stands between delimiters, quotes and line ends below the first line
+    is cut to one letter: the rows are divided as they are, and a cell may hold a whole genome.
     """
     width = None
     plain = re.compile(rf'[^{re.escape(delimiter)}"\r\n]{{2,}}')
@@ -232,24 +262,32 @@ def _rows_of_text(path: Path, delimiter: str, shortened: bool = False) -> Iterat
                     continue
                 width = len(row) if width is None else width
                 if len(row) != width:
-                    raise ValueError(f"{path}, line {rows.line_num}: {len(row)} cells, but the first line has {width}.")
+                    raise ValueError(
+                        f"{path}, line {rows.line_num}: {len(row)} cells, but the first line has"
+                        f" {width}."
+                    )
                 yield row
         except csv.Error as error:
             where = f"{path}, line {rows.line_num}"
             if "field limit" in str(error):
-                raise _LongCell(f"{where}: a cell is too long ({error}); shorten it, or write Parquet.") from None
+                raise _LongCell(
+                    f"{where}: a cell is too long ({error}); shorten it, or write Parquet."
+                ) from None
             raise ValueError(f"{where}: {error}.") from None
         except UnicodeDecodeError as error:
-            raise ValueError(f"{path}, after line {rows.line_num}: not text in UTF-8 ({error.reason}).") from None
+            raise ValueError(
+                f"{path}, after line {rows.line_num}: not text in UTF-8 ({error.reason})."
+            ) from None
 
 
-# Binary -------------------------------------------------------------------------------------------------------------
+# Binary -------------------------------------------------------------------------------------------
 
 
 def _read_parquet(path: Path) -> pd.DataFrame:
     """Return the table, an index with a name as a column; one without a name numbers the rows.
 
-    Parquet keeps categories that are numbers as numbers, beside a remark of pandas on what they were.
+    Parquet keeps categories that are numbers as numbers, beside a remark of pandas on what they
+    were.
     """
     try:
         table = pd.read_parquet(path)
@@ -257,20 +295,29 @@ def _read_parquet(path: Path) -> pd.DataFrame:
 
         described = (read_schema(path).pandas_metadata or {}).get("columns", [])
     except ImportError as error:
-        raise ImportError('Parquet files need pyarrow: pip install "kernelmosaic[frames]"') from error
+        raise ImportError(
+            'Parquet files need pyarrow: pip install "kernelmosaic[frames]"'
+        ) from error
     except (ValueError, OSError) as error:
         raise ValueError(f"{path} is not a Parquet file, or a damaged one: {error}") from None
     coded = {entry["name"] for entry in described if entry["pandas_type"] == "categorical"}
     table = table.astype({name: "category" for name in table.columns if str(name) in coded})
     unnamed = [level for level, name in enumerate(table.index.names) if name is None]
-    _check_repeated(path, [str(name) for name in (*table.index.names, *table.columns) if name is not None])
+    _check_repeated(
+        path, [str(name) for name in (*table.index.names, *table.columns) if name is not None]
+    )
     if len(unnamed) == table.index.nlevels:
         return table.reset_index(drop=True)
-    return table.reset_index(level=unnamed, drop=True).reset_index() if unnamed else table.reset_index()
+    return (
+        table.reset_index(level=unnamed, drop=True).reset_index()
+        if unnamed
+        else table.reset_index()
+    )
 
 
 def load_arrays(path: Path) -> dict[str, AnyArray]:
-    """Return the arrays of an NPZ file by name, or that of an NPY file under ``""``; nothing pickled is read."""
+    """Return the arrays of an NPZ file by name, or that of an NPY file under ``""``; nothing
+    pickled is read."""
     try:
         loaded = np.load(path, allow_pickle=False)
         if isinstance(loaded, np.ndarray):
@@ -279,8 +326,8 @@ def load_arrays(path: Path) -> dict[str, AnyArray]:
             return {name: archive[name] for name in archive.files}
     except (ValueError, OSError, EOFError, BadZipFile):
         raise ValueError(
-            f"{path} is not an archive of plain NumPy arrays, or a damaged one; numpy.save and numpy.savez write such, "
-            "of numbers or texts."
+            f"{path} is not an archive of plain NumPy arrays, or a damaged one; numpy.save and"
+            " numpy.savez write such, of numbers or texts."
         ) from None
 
 
@@ -294,11 +341,17 @@ def _read_npz(path: Path) -> pd.DataFrame:
     parts = []
     for name, array in arrays.items():
         if len(array) != n:
-            raise ValueError(f"{path}: {name} has {len(array)} rows, others {n}; every array needs one per sample.")
+            raise ValueError(
+                f"{path}: {name} has {len(array)} rows, others {n}; every array needs one per"
+                " sample."
+            )
         labels = [name] if array.ndim == 1 else [f"{name}_{j}" for j in range(array.shape[1])]
         if name == "X" and array.ndim == 2 and names is not None:
             if names.shape != (array.shape[1],):
-                raise ValueError(f"{path}: feature_names has shape {names.shape}, but X has {array.shape[1]} columns.")
+                raise ValueError(
+                    f"{path}: feature_names has shape {names.shape}, but X has {array.shape[1]}"
+                    " columns."
+                )
             labels = [str(label) for label in names]
         decoded = np.char.decode(array, "utf-8") if array.dtype.kind == "S" else array
         # A field of a structured array is no column.
@@ -307,10 +360,13 @@ def _read_npz(path: Path) -> pd.DataFrame:
 
 
 _TEXT_FILES = (".csv", ".tsv", ".txt")
-_BINARY_READERS: dict[str, Callable[[Path], pd.DataFrame]] = {".parquet": _read_parquet, ".npz": _read_npz}
+_BINARY_READERS: dict[str, Callable[[Path], pd.DataFrame]] = {
+    ".parquet": _read_parquet,
+    ".npz": _read_npz,
+}
 
 
-# Matrices -----------------------------------------------------------------------------------------------------------
+# Matrices -----------------------------------------------------------------------------------------
 
 
 def read_matrix(path: Path, name: str) -> Array:
@@ -353,16 +409,25 @@ def kind_of(column: pd.Series) -> str:
     if len(texts) and _has_numbers_as_categories(column) and _is_repeated(texts):
         return "categories"
     if texts.isin([*_TRUTH_VALUES]).all():
-        return "numbers"  # truth values, some of them missing; of an empty column the error names the missing row
+        # Truth values, some of them missing; of an empty column the error names the missing row.
+        return "numbers"
     read = pd.to_numeric(texts, errors="coerce").notna()
-    is_number = read | texts.map(_has_decimal_comma).astype(bool) | texts.map(_is_whole).astype(bool)
+    is_number = (
+        read | texts.map(_has_decimal_comma).astype(bool) | texts.map(_is_whole).astype(bool)
+    )
     if is_number.mean() >= 0.5:  # the texts among them are mistakes, not categories
         return "numbers"  # those with a comma will be refused as they are read, with a word on why
     if _is_repeated(texts):
         return "categories"
     letters = set("".join(texts))
-    is_sequence = texts.str.len().min() >= 8 and len(letters) <= 26  # long, over as few letters as an alphabet has
-    return "sequences" if is_sequence and all(c.isalpha() or c in "-*" for c in letters) else "free text"
+    is_sequence = (
+        texts.str.len().min() >= 8 and len(letters) <= 26
+    )  # long, over as few letters as an alphabet has
+    return (
+        "sequences"
+        if is_sequence and all(c.isalpha() or c in "-*" for c in letters)
+        else "free text"
+    )
 
 
 def _is_repeated(texts: pd.Series) -> bool:
@@ -383,7 +448,8 @@ def require(table: pd.DataFrame, names: Iterable[str], where: object) -> None:
 
 
 def meant(name: str, known: Iterable[str]) -> str:
-    """Return the question whether one of the known names is meant that is spelt nearly alike; empty if none is."""
+    """Return the question whether one of the known names is meant that is spelt nearly alike; empty
+    if none is."""
     spelt = {one.lower(): one for one in known}
     near = get_close_matches(name.lower(), spelt, n=1)
     return f" did you mean {spelt[near[0]]!r}?" if near else ""
@@ -400,10 +466,14 @@ class Fault:
     remedy: str = ""
 
     @classmethod
-    def at(cls, wrong: Any, column: str, what: Callable[[int], str], remedy: str = "") -> list[Fault]:
+    def at(
+        cls, wrong: Any, column: str, what: Callable[[int], str], remedy: str = ""
+    ) -> list[Fault]:
         """Return the fault of the rows that are wrong, if any, in words for the first."""
         rows = np.flatnonzero(np.asarray(wrong))
-        return [cls(column, int(rows[0]), len(rows), what(int(rows[0])), remedy)] if len(rows) else []
+        return (
+            [cls(column, int(rows[0]), len(rows), what(int(rows[0])), remedy)] if len(rows) else []
+        )
 
     def __str__(self) -> str:
         others = f" (and {self.count - 1} more)" if self.count > 1 else ""
@@ -419,13 +489,16 @@ class BadCells(ValueError):
 
 
 def refuse(faults: Sequence[Fault], where: object, most: int = 5) -> None:
-    """Raise naming the columns that cannot be used, a handful of them, and what would correct them."""
+    """Raise naming the columns that cannot be used, a handful of them, and what would correct
+    them."""
     if not faults:
         return
     shown = "; ".join(map(str, faults[:most]))
     left = len({fault.column for fault in faults[most:]})
     more = f"; and {left} more column{'s' * (left > 1)}" if left > 0 else ""
-    remedies = "".join(f" {text}" for text in dict.fromkeys(fault.remedy for fault in faults) if text)
+    remedies = "".join(
+        f" {text}" for text in dict.fromkeys(fault.remedy for fault in faults) if text
+    )
     raise BadCells(f"{where}, {shown}{more}.{remedies}", faults)
 
 
@@ -437,17 +510,23 @@ def read_columns(
     groups: Iterable[Sequence[str]] = (),
     filled: Collection[str] = (),
 ) -> pd.DataFrame:
-    """Return columns as finite numbers and as texts, or raise naming the rows and columns that are not.
+    """Return columns as finite numbers and as texts, or raise naming the rows and columns that are
+    not.
 
-    Of a group of columns, a row may lack all, and of those `filled` later any; what it lacks is NaN.
+    Of a group of columns, a row may lack all, and of those `filled` later any; what it lacks is
+    NaN.
     """
-    lacking = {name: table[list(group)].isna().all(axis=1).to_numpy() for group in groups for name in group}
+    lacking = {
+        name: table[list(group)].isna().all(axis=1).to_numpy() for group in groups for name in group
+    }
     made: Settings = {}
     faults: list[Fault] = []
     quantities = set(numbers)
     remedy = "Fill empty cells in, or leave out their rows or columns."
     if not filled:
-        remedy = "Fill empty cells in, leave out their rows or columns, or fit with --impute median."
+        remedy = (
+            "Fill empty cells in, leave out their rows or columns, or fit with --impute median."
+        )
     for name in table.columns.intersection([*numbers, *texts], sort=False):
         missing = table[name].isna().to_numpy()
         if name not in filled:
@@ -457,10 +536,13 @@ def read_columns(
             made[name], wrong = _to_numbers(table[name], missing)
             faults += wrong
         else:
-            # Rows have new numbers below; newer versions of pandas would take bare texts for something else.
+            # Rows have new numbers below; newer versions of pandas would take bare texts for
+            # something else.
             made[name] = pd.Series(texts_of(table[name]).to_numpy(), dtype=object)
     refuse(faults, where)
-    return pd.DataFrame({name: made[name] for name in dict.fromkeys([*numbers, *texts])}, index=range(len(table)))
+    return pd.DataFrame(
+        {name: made[name] for name in dict.fromkeys([*numbers, *texts])}, index=range(len(table))
+    )
 
 
 def _to_numbers(column: pd.Series, missing: Mask) -> tuple[Array, list[Fault]]:
@@ -469,16 +551,21 @@ def _to_numbers(column: pd.Series, missing: Mask) -> tuple[Array, list[Fault]]:
     read, endless = column, np.zeros(len(column), dtype=bool)
     if not pd.api.types.is_numeric_dtype(column.dtype):
         read = _quantities(column)
-        # Digits beyond the range of floating-point numbers; pandas reads some as infinite, and more of them as nothing.
+        # Digits beyond the range of floating-point numbers; pandas reads some as infinite, and more
+        # of them as nothing.
         unread = ~np.isfinite(read.to_numpy(dtype=np.float64, na_value=np.nan)) & ~missing
         endless[unread] = [_is_whole(str(cell)) for cell in column[unread]]
         wrong = read.isna().to_numpy() & ~missing & ~endless
         comma = any(_has_decimal_comma(str(cell)) for cell in column[wrong])
         hint = "Write decimals with a point." if comma else ""
-        faults += Fault.at(wrong, name, lambda row: f": {_some(column.iloc[row])} is not a number", hint)
+        faults += Fault.at(
+            wrong, name, lambda row: f": {_some(column.iloc[row])} is not a number", hint
+        )
     values = read.to_numpy(dtype=np.float64, na_value=np.nan)
     infinite = np.isinf(values) & ~endless
-    faults += Fault.at(infinite, name, lambda row: " is infinite", "Correct cells that are not finite.")
+    faults += Fault.at(
+        infinite, name, lambda row: " is infinite", "Correct cells that are not finite."
+    )
     # Above 1e150 a sum of squares overflows.
     large = (np.isfinite(values) & (np.abs(values) > 1e150)) | endless
 
@@ -486,14 +573,19 @@ def _to_numbers(column: pd.Series, missing: Mask) -> tuple[Array, list[Fault]]:
         text = _some(column.iloc[row]) if endless[row] else f"{values[row]:g}"
         return f": {text} is too large to compute with"
 
-    return values, faults + Fault.at(large, name, too_large, "Measure what is too large in another unit.")
+    return values, faults + Fault.at(
+        large, name, too_large, "Measure what is too large in another unit."
+    )
 
 
 def _quantities(column: pd.Series) -> pd.Series:
-    """Return the numbers that cells write, or the ones and zeros of truth values; NaN where a cell is neither."""
+    """Return the numbers that cells write, or the ones and zeros of truth values; NaN where a cell
+    is neither."""
     texts = column.astype(object).where(column.notna(), None)
     if column.dropna().astype(str).isin([*_TRUTH_VALUES]).all():
-        return texts.map(lambda cell: float(_TRUTH_VALUES[str(cell)]), na_action="ignore").astype(np.float64)
+        return texts.map(lambda cell: float(_TRUTH_VALUES[str(cell)]), na_action="ignore").astype(
+            np.float64
+        )
     read = pd.to_numeric(texts, errors="coerce").astype(np.float64)
     # pandas finds out which cells are numbers, but its last digit may be off.
     exact = [_exact_number(cell, number) for cell, number in zip(texts, read, strict=True)]
@@ -510,19 +602,27 @@ def _exact_number(cell: Any, nearly: float) -> float:
         return nearly
 
 
-def texts_of(column: pd.Series, known: Collection[str] = (), missing: Collection[str] = ()) -> pd.Series:
+def texts_of(
+    column: pd.Series, known: Collection[str] = (), missing: Collection[str] = ()
+) -> pd.Series:
     """Return cells as texts, None where one is missing or its text is a mark of missing cells.
 
-    A number that is no text yet is written as one of the `known` texts where one says the same: 1 as "1.0", or as "1".
+    A number that is no text yet is written as one of the `known` texts where one says the same: 1
+    as "1.0", or as "1".
     """
     lost = column.isna().to_numpy()
-    texts = [None if is_lost else _text_of(cell, known) for cell, is_lost in zip(column, lost, strict=True)]
+    texts = [
+        None if is_lost else _text_of(cell, known)
+        for cell, is_lost in zip(column, lost, strict=True)
+    ]
     found = [None if text in missing else text for text in texts]
     return pd.Series(found, index=column.index, name=column.name, dtype=object)
 
 
 def _text_of(cell: Any, known: Collection[str]) -> str:
-    is_number_cell = isinstance(cell, (int, float, np.integer, np.floating)) and not isinstance(cell, bool)
+    is_number_cell = isinstance(cell, (int, float, np.integer, np.floating)) and not isinstance(
+        cell, bool
+    )
     if not is_number_cell or abs(cell) >= 2**53 or cell != int(cell):
         return str(cell)
     forms = (str(int(cell)), f"{int(cell)}.0")
@@ -550,7 +650,8 @@ def numbers(table: pd.DataFrame, name: str, where: object) -> Array:
 
 
 def looks_like_an_index(column: pd.Series) -> bool:
-    """Whether a column is what some program wrote to number or name the rows; one without a name may hold data."""
+    """Whether a column is what some program wrote to number or name the rows; one without a name
+    may hold data."""
     name = str(column.name).strip().lower()
     nameless = not name or name.startswith("unnamed: ")
     if not (nameless or name in ("id", "index")) or column.nunique() != len(column):
@@ -563,7 +664,7 @@ def looks_like_an_index(column: pd.Series) -> bool:
     return not nameless or bool(np.ptp(values) == len(values) - 1)
 
 
-# Targets ------------------------------------------------------------------------------------------------------------
+# Targets ------------------------------------------------------------------------------------------
 
 
 def target_of(table: pd.DataFrame, name: str, where: object) -> pd.Series:
@@ -577,8 +678,19 @@ def target_of(table: pd.DataFrame, name: str, where: object) -> pd.Series:
 def indicators(table: pd.DataFrame, names: Sequence[str], where: object) -> Array:
     """Return columns of 0 and 1, or of truth values, as an array with one column each."""
     require(table, names, where)
-    written = {"1": 1.0, "1.0": 1.0, "true": 1.0, "yes": 1.0, "0": 0.0, "0.0": 0.0, "false": 0.0, "no": 0.0}
-    cells = {name: table[name].map(lambda cell: written.get(str(cell).strip().lower())) for name in names}
+    written = {
+        "1": 1.0,
+        "1.0": 1.0,
+        "true": 1.0,
+        "yes": 1.0,
+        "0": 0.0,
+        "0.0": 0.0,
+        "false": 0.0,
+        "no": 0.0,
+    }
+    cells = {
+        name: table[name].map(lambda cell: written.get(str(cell).strip().lower())) for name in names
+    }
     remedy = "Write 1 or true for yes, and 0 or false for no."
     wrong = [Fault.at(cells[name].isna(), name, _quoted(table[name]), remedy) for name in names]
     refuse([fault for faults in wrong for fault in faults], where)
@@ -586,7 +698,9 @@ def indicators(table: pd.DataFrame, names: Sequence[str], where: object) -> Arra
 
 
 def _quoted(column: pd.Series) -> Callable[[int], str]:
-    return lambda row: " is empty" if pd.isna(column.iloc[row]) else f" holds {str(column.iloc[row])!r}"
+    return lambda row: (
+        " is empty" if pd.isna(column.iloc[row]) else f" holds {str(column.iloc[row])!r}"
+    )
 
 
 def guess_task(target: pd.Series) -> Literal["classification", "regression"]:
@@ -596,16 +710,22 @@ def guess_task(target: pd.Series) -> Literal["classification", "regression"]:
     if pd.api.types.is_bool_dtype(target.dtype):
         return "classification"
     if not pd.api.types.is_numeric_dtype(target.dtype):
-        # Many numbers and a few texts among them: a quantity with mistakes in it, which will be named.
+        # Many numbers and a few texts among them: a quantity with mistakes in it, which will be
+        # named.
         is_quantity = kind_of(target) == "numbers" and target.nunique() > most
         return "regression" if is_quantity else "classification"
     values = target.to_numpy(dtype=np.float64)
     whole = bool(np.all(values == np.floor(values)))
-    return "classification" if whole and target.nunique() <= min(most, len(values) / 2) else "regression"
+    return (
+        "classification"
+        if whole and target.nunique() <= min(most, len(values) / 2)
+        else "regression"
+    )
 
 
 def _typed(target: pd.Series) -> pd.Series:
-    """Return a target that is written in texts as truth values or numbers, where all of its cells are."""
+    """Return a target that is written in texts as truth values or numbers, where all of its cells
+    are."""
     if pd.api.types.is_numeric_dtype(target.dtype):
         return target
     if target.astype(str).isin([*_TRUTH_VALUES]).all():
@@ -617,7 +737,8 @@ def _typed(target: pd.Series) -> pd.Series:
 def labels_of(target: pd.Series) -> AnyArray:
     """Return classes as an array of whole numbers, truth values or texts.
 
-    Texts are numbers only if these are written in the same way: 1 is, while 01 and 1.0 stay what they are.
+    Texts are numbers only if these are written in the same way: 1 is, while 01 and 1.0 stay what
+    they are.
     """
     if pd.api.types.is_bool_dtype(target.dtype):
         return np.asarray(target, dtype=bool)

@@ -1,4 +1,5 @@
-"""The posterior over kernel weights: its bound by naive loops, its means by sampling, its behaviour on noise views."""
+"""The posterior over kernel weights: its bound by naive loops, its means by sampling, its behaviour
+on noise views."""
 
 from __future__ import annotations
 
@@ -27,10 +28,14 @@ def two_views(n=120, noise_views=2, seed=0):
     X = rng.standard_normal((n, 4 + 2 * noise_views))
     y = X[:, 0] * X[:, 1] + X[:, 2] > 0
     kernels = [("bell", Gaussian(), [0, 1]), ("line", Linear(), [2, 3])]
-    return X, y, kernels + [(f"noise{m}", Gaussian(), [4 + 2 * m, 5 + 2 * m]) for m in range(noise_views)]
+    return (
+        X,
+        y,
+        kernels + [(f"noise{m}", Gaussian(), [4 + 2 * m, 5 + 2 * m]) for m in range(noise_views)],
+    )
 
 
-# The bound -----------------------------------------------------------------------------------------------------------
+# The bound ----------------------------------------------------------------------------------------
 
 
 def tiny(outputs=2, P=3, n=5, sweeps=4, kind=Inference):
@@ -43,11 +48,14 @@ def tiny(outputs=2, P=3, n=5, sweeps=4, kind=Inference):
 
 
 def gamma_terms(prior, q, moments, count):
-    """E[log p(precision)] + H(precision) + E[log p(its normal variables)], precision by precision."""
+    """E[log p(precision)] + H(precision) + E[log p(its normal variables)], precision by
+    precision."""
     total = 0.0
     for rate, second in zip(q.rate, moments, strict=True):
         mean, log = q.shape / rate, digamma(q.shape) - np.log(rate)
-        total += prior[0] * np.log(prior[1]) - gammaln(prior[0]) + (prior[0] - 1) * log - prior[1] * mean
+        total += (
+            prior[0] * np.log(prior[1]) - gammaln(prior[0]) + (prior[0] - 1) * log - prior[1] * mean
+        )
         total += gamma(q.shape, scale=1.0 / rate).entropy()
         total += 0.5 * count * (log - np.log(2 * np.pi)) - 0.5 * mean * second
     return total
@@ -74,7 +82,9 @@ def naive_bound(K, labels, q, a_cov):
             f = truncnorm(*ends, loc=mean)
             both = q.cov[outputs:, c] + q.e * q.b[c]
             second = np.sum(second_e * second_g) + 2 * both @ g + q.b[c] ** 2 + q.cov[c, c]
-            total += -0.5 * np.log(2 * np.pi) - 0.5 * (f.var() + f.mean() ** 2 - 2 * f.mean() * mean + second)
+            total += -0.5 * np.log(2 * np.pi) - 0.5 * (
+                f.var() + f.mean() ** 2 - 2 * f.mean() * mean + second
+            )
             total += f.entropy()
     total += multivariate_normal(np.concatenate([q.b, q.e]), q.cov).entropy()
     second_a = [sum(q.a[i, c] ** 2 + a_cov[i, i] for c in range(outputs)) for i in range(n)]
@@ -90,7 +100,9 @@ def test_the_bound_is_that_of_a_naive_loop(outputs):
         def _update_coefficients(self):
             precision = self.samples.mean.copy()
             super()._update_coefficients()
-            self.covariance = np.linalg.inv(np.diag(precision) + sum(K @ K for K in self.stack.matrices) / 0.3)
+            self.covariance = np.linalg.inv(
+                np.diag(precision) + sum(K @ K for K in self.stack.matrices) / 0.3
+            )
 
         def _rescale(self):
             before = self.e[0]
@@ -103,7 +115,14 @@ def test_the_bound_is_that_of_a_naive_loop(outputs):
 
 
 @pytest.mark.parametrize(
-    "factor", ["_update_coefficients", "_update_kernel_outputs", "_update_weights", "_rescale", "_update_outputs"]
+    "factor",
+    [
+        "_update_coefficients",
+        "_update_kernel_outputs",
+        "_update_weights",
+        "_rescale",
+        "_update_outputs",
+    ],
 )
 def test_no_factor_lowers_the_bound(factor):
     _, _, inference, bounds = tiny(sweeps=2)
@@ -127,7 +146,7 @@ def test_the_bound_never_falls(classes, prior):
     assert model.elbo_ == elbo[-1]
 
 
-# The posterior -------------------------------------------------------------------------------------------------------
+# The posterior ------------------------------------------------------------------------------------
 
 
 def test_no_mean_could_be_better():
@@ -144,14 +163,17 @@ def test_no_mean_could_be_better():
 
 
 def test_bound_and_means_beside_the_exact_posterior():
-    # Draws from the prior, weighted by the likelihood in which g and f are integrated out, know no approximation.
+    # Draws from the prior, weighted by the likelihood in which g and f are integrated out, know no
+    # approximation.
     rng = np.random.RandomState(0)
     x = np.array([-2.0, -1.5, -1.0, 1.0, 1.5, 2.0])
     K, y = [np.outer(x, x) / 3, np.eye(6)], np.sign(x)
     draws, noise, margin, prior = 100_000, 0.5, 0.2, (3.0, 2.0)
 
     def normal(size):
-        return rng.standard_normal((draws, size)) / np.sqrt(rng.gamma(prior[0], 1.0 / prior[1], (draws, size)))
+        return rng.standard_normal((draws, size)) / np.sqrt(
+            rng.gamma(prior[0], 1.0 / prior[1], (draws, size))
+        )
 
     a, e, b = normal(6), normal(2), normal(1)
     outputs = np.einsum("dm,mij,dj->di", e, K, a) + b
@@ -160,10 +182,13 @@ def test_bound_and_means_beside_the_exact_posterior():
     exact = likelihood @ outputs / likelihood.sum()
     kernels = [Precomputed(one) for one in K]
     priors = {"sample_prior": prior, "weight_prior": prior, "intercept_prior": prior}
-    model = BayesianMKLClassifier(kernels, **priors, normalize=None, noise=noise, margin=margin, tol=1e-8)
+    model = BayesianMKLClassifier(
+        kernels, **priors, normalize=None, noise=noise, margin=margin, tol=1e-8
+    )
     found = model.fit(np.arange(6)[:, np.newaxis], y).decision_function(np.arange(6)[:, np.newaxis])
     assert model.elbo_ < np.log(likelihood.mean())
-    # Factors that know the others by their means alone are too narrow, and outputs too small; their shape is right.
+    # Factors that know the others by their means alone are too narrow, and outputs too small; their
+    # shape is right.
     scale = found @ exact / (exact @ exact)
     assert 0.2 < scale < 1.0
     assert_allclose(found, scale * exact, rtol=0.05)
@@ -172,7 +197,7 @@ def test_bound_and_means_beside_the_exact_posterior():
     assert model.weights_[0] > 2 * abs(model.weights_[1])
 
 
-# The estimator -------------------------------------------------------------------------------------------------------
+# The estimator ------------------------------------------------------------------------------------
 
 
 def test_noise_views_shrink_and_accuracy_is_kept():
@@ -180,11 +205,16 @@ def test_noise_views_shrink_and_accuracy_is_kept():
     model = BayesianMKLClassifier(kernels).fit(X[:150], y[:150])
     assert np.all(model.weights_[:2] > 10 * model.weights_std_[:2])
     assert np.all(np.abs(model.weights_[2:]) < 0.05 * model.weights_[:2].min())
-    best = max(MKLClassifier(kernels, C=C).fit(X[:150], y[:150]).score(X[150:], y[150:]) for C in (1.0, 10.0))
+    best = max(
+        MKLClassifier(kernels, C=C).fit(X[:150], y[:150]).score(X[150:], y[150:])
+        for C in (1.0, 10.0)
+    )
     assert model.score(X[150:], y[150:]) >= best - 0.02
 
 
-@pytest.mark.skipif("KERNELMOSAIC_DATA" not in os.environ, reason="KERNELMOSAIC_DATA names no folder of npz files")
+@pytest.mark.skipif(
+    "KERNELMOSAIC_DATA" not in os.environ, reason="KERNELMOSAIC_DATA names no folder of npz files"
+)
 @pytest.mark.parametrize("task", ["EO", None])
 def test_noise_views_beside_those_of_multifeat(task):
     found = read("multifeat", **({} if task is None else {"task": task}))
@@ -192,18 +222,29 @@ def test_noise_views_beside_those_of_multifeat(task):
     views = [*found.views.values(), *rng.standard_normal((2, len(found.target), 40))]
     edges = np.cumsum([0, *(view.shape[1] for view in views)])
     kernels = [(f"view{m}", Linear(), slice(*edges[m : m + 2])) for m in range(len(views))]
-    X, y, order = StandardScaler().fit_transform(np.hstack(views)), found.target, rng.permutation(len(found.target))
+    X, y, order = (
+        StandardScaler().fit_transform(np.hstack(views)),
+        found.target,
+        rng.permutation(len(found.target)),
+    )
     train, test = order[:300], order[300:1300]
     model = BayesianMKLClassifier(kernels).fit(X[train], y[train])
     assert np.all(np.abs(model.weights_[-2:]) < 0.2 * np.sort(model.weights_[:-2])[1:].min())
-    best = max(MKLClassifier(kernels, C=C).fit(X[train], y[train]).score(X[test], y[test]) for C in (1.0, 10.0))
+    best = max(
+        MKLClassifier(kernels, C=C).fit(X[train], y[train]).score(X[test], y[test])
+        for C in (1.0, 10.0)
+    )
     assert model.score(X[test], y[test]) >= best - 0.02
 
 
 def test_several_classes_share_the_weights():
     X, y = load_iris(return_X_y=True)
-    X = np.hstack([StandardScaler().fit_transform(X), np.random.RandomState(0).standard_normal((150, 4))])
-    model = BayesianMKLClassifier([("flower", Gaussian(), list(range(4))), ("noise", Gaussian(), list(range(4, 8)))])
+    X = np.hstack(
+        [StandardScaler().fit_transform(X), np.random.RandomState(0).standard_normal((150, 4))]
+    )
+    model = BayesianMKLClassifier(
+        [("flower", Gaussian(), list(range(4))), ("noise", Gaussian(), list(range(4, 8)))]
+    )
     model.fit(X[::2], y[::2])
     assert model.weights_.shape == model.weights_std_.shape == (2,)
     assert abs(model.weights_[1]) < 0.2 * model.weights_[0]
@@ -254,7 +295,10 @@ def test_matrices_that_do_not_fit_are_recomputed():
     [
         ({"noise": 0.0}, "noise=0.0: give a positive, finite number"),
         ({"margin": -1.0}, "margin=-1.0: give a finite number of at least zero"),
-        ({"weight_prior": 1.0}, "weight_prior=1.0: give two positive numbers, the shape and the rate"),
+        (
+            {"weight_prior": 1.0},
+            "weight_prior=1.0: give two positive numbers, the shape and the rate",
+        ),
         ({"sample_prior": (1.0, -1.0)}, r"sample_prior\[1\]=-1.0: give a positive, finite"),
         ({"max_iter": 0}, "max_iter=0: give a whole number of at least 1"),
         ({"tol": 0.0}, "tol=0.0: give a positive, finite number"),

@@ -1,4 +1,5 @@
-"""Kernels that compete for samples: the bound by naive loops, every factor, the exact posterior, behaviour."""
+"""Kernels that compete for samples: the bound by naive loops, every factor, the exact posterior,
+behaviour."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from kernelmosaic.bayesian.localized import Inference, LocalModel
 from kernelmosaic.datasets import make_gaussians
 from kernelmosaic.kernels import Gaussian, Linear, Polynomial, Precomputed
 
-# The bound -----------------------------------------------------------------------------------------------------------
+# The bound ----------------------------------------------------------------------------------------
 
 
 class Remembering(Inference):
@@ -43,18 +44,22 @@ def tiny(outputs=3, components=2, P=3, n=5, sweeps=4):
 
 
 def gamma_terms(prior, q, moments, counts):
-    """E[log p(precision)] + H(precision) + E[log p(its normal variables)] without determinants of these."""
+    """E[log p(precision)] + H(precision) + E[log p(its normal variables)] without determinants of
+    these."""
     total, shapes = 0.0, np.broadcast_to(q.shape, q.rate.shape)
     for shape, rate, second, count in zip(shapes, q.rate, moments, counts, strict=True):
         mean, log = shape / rate, digamma(shape) - np.log(rate)
-        total += prior[0] * np.log(prior[1]) - gammaln(prior[0]) + (prior[0] - 1) * log - prior[1] * mean
+        total += (
+            prior[0] * np.log(prior[1]) - gammaln(prior[0]) + (prior[0] - 1) * log - prior[1] * mean
+        )
         total += gamma(shape, scale=1.0 / rate).entropy()
         total += 0.5 * count * (log - np.log(2 * np.pi)) - 0.5 * mean * second
     return total
 
 
 def cut(mean, sign, at=0.0):
-    """Mean, variance and entropy of N(mean, 1) cut off at a point, of which the side of that sign is left; 0: both."""
+    """Mean, variance and entropy of N(mean, 1) cut off at a point, of which the side of that sign
+    is left; 0: both."""
     if sign == 0:
         return mean, 1.0, 0.5 * np.log(2 * np.pi * np.e)
     inside = sign * (mean - at)
@@ -70,12 +75,18 @@ def naive_bound(q):
     for m in range(P):
         for r in range(R):
             mean, cov = q.h[:, m, r], q.h_cov[m, r]
-            total += multivariate_normal(mean, cov).entropy() - 0.5 * np.linalg.slogdet(q.matrices[m])[1]
-            precision_moments[m] += np.trace(np.linalg.inv(q.matrices[m]) @ (cov + np.outer(mean, mean)))
+            total += (
+                multivariate_normal(mean, cov).entropy() - 0.5 * np.linalg.slogdet(q.matrices[m])[1]
+            )
+            precision_moments[m] += np.trace(
+                np.linalg.inv(q.matrices[m]) @ (cov + np.outer(mean, mean))
+            )
     total += gamma_terms(model.weight_prior, q.projections, precision_moments, [n * R] * P)
     for m in range(P if q.learns_e else 0):
         for c in range(K):
-            total += multivariate_normal(q.e[m, :, c], q.e_cov[m]).entropy() - 0.5 * R * np.log(2 * np.pi)
+            total += multivariate_normal(q.e[m, :, c], q.e_cov[m]).entropy() - 0.5 * R * np.log(
+                2 * np.pi
+            )
             total += -0.5 * (q.e[m, :, c] @ q.e[m, :, c] + np.trace(q.e_cov[m]))
     total += K * norm(0, np.sqrt(q.b_var)).entropy()
     total += gamma_terms(model.intercept_prior, q.intercepts, [q.b @ q.b + K * q.b_var], [K])
@@ -96,16 +107,30 @@ def naive_bound(q):
             both = np.outer(q.h[i, m], q.h[i, m]) + np.diag([q.h_cov[m, r, i, i] for r in range(R)])
             for c in range(K):
                 weights = np.outer(q.e[m, :, c], q.e[m, :, c]) + q.e_cov[m]
-                square = np.sum(weights * both) + 2 * q.b[c] * (q.e[m, :, c] @ q.h[i, m]) + q.b[c] ** 2 + q.b_var
+                square = (
+                    np.sum(weights * both)
+                    + 2 * q.b[c] * (q.e[m, :, c] @ q.h[i, m])
+                    + q.b[c] ** 2
+                    + q.b_var
+                )
                 second[c] += q.on[i, m] * square
         for c in range(K):
-            mean, y = sum(q.on[i, m] * (q.e[m, :, c] @ q.h[i, m]) for m in range(P)) + q.b[c], q.labels[i, c]
+            mean, y = (
+                sum(q.on[i, m] * (q.e[m, :, c] @ q.h[i, m]) for m in range(P)) + q.b[c],
+                q.labels[i, c],
+            )
             f, variance, entropy = cut(q.f_mean[i, c], y, y * model.margin)
-            total += entropy - 0.5 * np.log(2 * np.pi) - 0.5 * (variance + f**2 - 2 * f * mean + second[c])
+            total += (
+                entropy
+                - 0.5 * np.log(2 * np.pi)
+                - 0.5 * (variance + f**2 - 2 * f * mean + second[c])
+            )
     return total
 
 
-@pytest.mark.parametrize(("outputs", "components", "P"), [(1, 1, 3), (3, 3, 2), (3, 2, 3), (3, 1, 1)])
+@pytest.mark.parametrize(
+    ("outputs", "components", "P"), [(1, 1, 3), (3, 3, 2), (3, 2, 3), (3, 1, 1)]
+)
 def test_the_bound_is_that_of_a_naive_loop(outputs, components, P):
     inference, bounds = tiny(outputs, components, P)
     assert_allclose(bounds[-1], naive_bound(inference), rtol=1e-9)
@@ -113,7 +138,14 @@ def test_the_bound_is_that_of_a_naive_loop(outputs, components, P):
 
 
 @pytest.mark.parametrize(
-    "factor", ["_update_projections", "_update_mixing", "_update_intercepts", "_update_switches", "_update_gates"]
+    "factor",
+    [
+        "_update_projections",
+        "_update_mixing",
+        "_update_intercepts",
+        "_update_switches",
+        "_update_gates",
+    ],
 )
 def test_no_factor_lowers_the_bound(factor):
     q, bounds = tiny(sweeps=2)
@@ -146,7 +178,8 @@ def test_at_the_end_no_factor_could_be_better():
 
 
 def test_bound_and_outputs_beside_the_exact_posterior():
-    # Draws from the prior, weighted by the likelihood in which f is integrated out, need no approximation.
+    # Draws from the prior, weighted by the likelihood in which f is integrated out, need no
+    # approximation.
     rng = np.random.RandomState(0)
     x = np.array([-2.0, -1.5, -1.0, 1.0, 1.5, 2.0])
     y, K, prior, draws = np.sign(x), [np.outer(x, x) / 2, np.eye(6)], (3.0, 2.0), 100_000
@@ -183,7 +216,7 @@ def test_bound_and_outputs_beside_the_exact_posterior():
     assert model.weights_[0] > 0.5
 
 
-# The estimator -------------------------------------------------------------------------------------------------------
+# The estimator ------------------------------------------------------------------------------------
 
 
 def gaussians(n, seed):
@@ -206,14 +239,19 @@ def test_local_lines_are_as_good_as_those_of_support_vector_machines():
     # Of samples that are given a probability, that share is of the class.
     p = model.predict_proba(new)[:, 1]
     groups = np.digitize(p, np.linspace(0, 1, 11)[1:-1])
-    error = [np.mean(groups == k) * abs(p[groups == k].mean() - truth[groups == k].mean()) for k in np.unique(groups)]
+    error = [
+        np.mean(groups == k) * abs(p[groups == k].mean() - truth[groups == k].mean())
+        for k in np.unique(groups)
+    ]
     assert sum(error) < 0.05
 
 
 def test_decisions_are_sums_over_kernels_under_gates():
     X, y = load_iris(return_X_y=True)
     kernels = [("line", Linear(), [0, 1]), ("bell", Gaussian(), [2, 3])]
-    model = LocalizedBayesianMKLClassifier(kernels, n_init=1, tol=1e-3, gating_columns=[2]).fit(X[::2], y[::2])
+    model = LocalizedBayesianMKLClassifier(kernels, n_init=1, tol=1e-3, gating_columns=[2]).fit(
+        X[::2], y[::2]
+    )
     f = model.decision_function(X)
     assert f.shape == (150, 3)
     assert_allclose(model.contributions(X).sum(axis=1) + model.intercept_, f)
@@ -234,7 +272,9 @@ def test_decisions_are_sums_over_kernels_under_gates():
 def test_a_projection_of_digits_keeps_the_classes_apart():
     X, y = load_digits(n_class=4, return_X_y=True)
     train, new = slice(0, 120), slice(120, None)
-    model = LocalizedBayesianMKLClassifier([Linear()], n_components=2, n_init=1, tol=1e-3).fit(X[train], y[train])
+    model = LocalizedBayesianMKLClassifier([Linear()], n_components=2, n_init=1, tol=1e-3).fit(
+        X[train], y[train]
+    )
     seen, other = model.components(X[train]), model.components(X[new])
     assert other.shape[1] == 2
     # A linear kernel's projection is a matrix.
@@ -243,25 +283,37 @@ def test_a_projection_of_digits_keeps_the_classes_apart():
     near = KNeighborsClassifier(15).fit(seen, y[train]).score(other, y[new])
     centred = X - X[train].mean(axis=0)
     axes = np.linalg.svd(centred[train], full_matrices=False)[2][:2].T
-    by_variance = KNeighborsClassifier(15).fit(centred[train] @ axes, y[train]).score(centred[new] @ axes, y[new])
+    by_variance = (
+        KNeighborsClassifier(15)
+        .fit(centred[train] @ axes, y[train])
+        .score(centred[new] @ axes, y[new])
+    )
     assert near > by_variance + 0.03
 
 
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"n_components": 2}, "n_components=2: a kernel has at most as many components as there are outputs, 1"),
+        (
+            {"n_components": 2},
+            "n_components=2: a kernel has at most as many components as there are outputs, 1",
+        ),
         ({"n_init": 0}, "n_init=0: give a whole number of at least 1"),
         ({"margin": -1.0}, "margin=-1.0: give a finite number of at least zero"),
         ({"gate_prior": 1.0}, "gate_prior=1.0: give two positive numbers, the shape and the rate"),
-        ({"kernels": [Precomputed(np.eye(40)), Precomputed(np.eye(40))]}, "gating_columns=None: gates read numbers"),
+        (
+            {"kernels": [Precomputed(np.eye(40)), Precomputed(np.eye(40))]},
+            "gating_columns=None: gates read numbers",
+        ),
     ],
 )
 def test_errors(parameters, message):
     X, y = gaussians(40, 0)
     X = np.arange(40)[:, np.newaxis] if "kernels" in parameters else X
     with pytest.raises(ValueError, match=message):
-        LocalizedBayesianMKLClassifier(**{"kernels": [Linear(), Gaussian()], **parameters}).fit(X, y)
+        LocalizedBayesianMKLClassifier(**{"kernels": [Linear(), Gaussian()], **parameters}).fit(
+            X, y
+        )
 
 
 @pytest.mark.parametrize("name", ["gate", "components", "decision_function"])

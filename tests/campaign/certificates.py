@@ -1,9 +1,10 @@
-"""Both sides of every training problem once more, from what a fitted estimator shows: none of the package's solvers.
+"""Both sides of every training problem once more, from what a fitted estimator shows: none of the
+package's solvers.
 
-Kernels are called by themselves and held to their formulas; losses, duals and norms are written here as textbooks have
-them. With the returned coefficients and weights that gives a value no less than the optimum and one no more than it. A
-certificate is honest if these two, or a conic solver where the returned coefficients alone do not show it, are within
-the gap the estimator states.
+Kernels are called by themselves and held to their formulas; losses, duals and norms are written
+here as textbooks have them. With the returned coefficients and weights that gives a value no less
+than the optimum and one no more than it. A certificate is honest if these two, or a conic solver
+where the returned coefficients alone do not show it, are within the gap the estimator states.
 """
 
 from __future__ import annotations
@@ -20,9 +21,11 @@ from tests.reference.joint import solve_bilinear_conic, solve_joint_conic, solve
 
 from kernelmosaic import MKLClassifier
 
-#: Relative: rounding of sums of products in double precision, with kernels that were rounded on their own.
+#: Relative: rounding of sums of products in double precision, with kernels that were rounded on
+#: their own.
 _ROUNDING = 1e-13
-#: How near to the optimum a conic solver's point is expected, relative; where it is ten times as far, it shows nothing.
+#: How near to the optimum a conic solver's point is expected, relative; where it is ten times as
+#: far, it shows nothing.
 _CONIC = 1e-4
 
 
@@ -43,8 +46,8 @@ class Bounds:
     optimum : callable or None
         The value that the point of a conic solver attains, no less than the optimum.
     certain : bool
-        Whether the stated gap is that of these coefficients. Where weights are learned, the lower bound may be that of
-        other coefficients, seen on the way.
+        Whether the stated gap is that of these coefficients. Where weights are learned, the lower
+        bound may be that of other coefficients, seen on the way.
     """
 
     upper: float
@@ -60,7 +63,8 @@ class Bounds:
 
 
 def check_fit(problem: Any, model: Any) -> str:
-    """Raise `Dishonest` unless everything the fitted model states holds; return how the gap was shown."""
+    """Raise `Dishonest` unless everything the fitted model states holds; return how the gap was
+    shown."""
     _check_numbers(problem, model)
     codes = problem.y
     if problem.name == "PosteriorMKLClassifier":
@@ -73,7 +77,9 @@ def check_fit(problem: Any, model: Any) -> str:
     except ValueError:  # an approximated kernel that can be had with the others only
         return "unknown"
     if problem.name == "DiscriminantMKLClassifier":
-        return _check_gap(problem, model, [_discriminant(problem, model, Ks)], _amplified(problem, rows, weight))
+        return _check_gap(
+            problem, model, [_discriminant(problem, model, Ks)], _amplified(problem, rows, weight)
+        )
     _check_norm(problem, model)
     noise = _amplified(problem, rows, weight)
     beta = np.zeros((model.dual_coef_.shape[0], len(problem.X)))
@@ -90,7 +96,7 @@ def check_fit(problem: Any, model: Any) -> str:
     return _check_gap(problem, model, found, noise)
 
 
-# The gap -------------------------------------------------------------------------------------------------------------
+# The gap ------------------------------------------------------------------------------------------
 
 
 def _check_gap(problem: Any, model: Any, outputs: list[Bounds], noise: float = 1.0) -> str:
@@ -101,21 +107,31 @@ def _check_gap(problem: Any, model: Any, outputs: list[Bounds], noise: float = 1
     upper, rounding = sum(one.upper for one in outputs), sum(one.rounding for one in outputs)
     # A gap above one, which is warned of, says that not even the sign of the objective is known.
     if stated <= 1 and not abs(model.objective_ - upper) <= 1e-8 * abs(upper) + 10.0 * rounding:
-        raise Dishonest(f"objective_={model.objective_:.9g}, recomputed {upper:.9g} (rounding {rounding:.1g})")
+        raise Dishonest(
+            f"objective_={model.objective_:.9g}, recomputed {upper:.9g} (rounding {rounding:.1g})"
+        )
     # An end above the tolerance is excused where rounding is as large.
     is_hidden = stated > model.tol and any(one.rounding > model.tol * one.size for one in outputs)
     shown = "rounding" if is_hidden else "gap"
     if np.isinf(stated):  # nothing is claimed, and a warning says so
         return "rounding" if is_hidden else "unknown"
     for one in outputs:
-        # The bound of the semi-definite program meets its equalities up to the rounding of a least-squares problem.
-        digits = 1e-6 if problem.parameters.get("solver") == "sdp" and not problem.name.startswith("Disc") else 1e-9
+        # The bound of the semi-definite program meets its equalities up to the rounding of a
+        # least-squares problem.
+        digits = (
+            1e-6
+            if problem.parameters.get("solver") == "sdp" and not problem.name.startswith("Disc")
+            else 1e-9
+        )
         allowed = (stated * (1.0 + 1e-6) + digits) * one.size + one.rounding
         lost = one.rounding > 1e-3 * one.size
         if lost:
             shown = "rounding"
-        # Where rounding is as large as that, a conic solver is no more exact than what it is to judge.
-        if not one.upper - one.lower <= allowed or (problem.compare and one.optimum is not None and not lost):
+        # Where rounding is as large as that, a conic solver is no more exact than what it is to
+        # judge.
+        if not one.upper - one.lower <= allowed or (
+            problem.compare and one.optimum is not None and not lost
+        ):
             shown = _check_optimum(one, stated, allowed)
     return "rounding" if is_hidden else shown
 
@@ -124,7 +140,10 @@ def _check_optimum(one: Bounds, stated: float, allowed: float) -> str:
     """Compare with a conic solver; "unknown" where it has no answer."""
     gap = (one.upper - one.lower) / max(abs(one.upper), abs(one.lower))
     if one.certain and not one.upper - one.lower <= allowed:
-        raise Dishonest(f"duality_gap_={stated:.3g}, recomputed {gap:.3g}: {one.upper:.9g} above {one.lower:.9g}")
+        raise Dishonest(
+            f"duality_gap_={stated:.3g}, recomputed {gap:.3g}: {one.upper:.9g} above"
+            f" {one.lower:.9g}"
+        )
     if one.optimum is None:
         return "unknown"
     try:
@@ -132,20 +151,29 @@ def _check_optimum(one: Bounds, stated: float, allowed: float) -> str:
     except Exception:  # whatever ends a conic solver on a badly conditioned problem
         return "unknown"
     scale = max(abs(one.upper), abs(optimum))
-    if not optimum - one.upper <= one.rounding + 10 * _CONIC * scale or one.lower - optimum > allowed + _CONIC * scale:
-        return "unknown"  # the conic solver's point is far from the optimum, or rounding hides what it attains
+    if (
+        not optimum - one.upper <= one.rounding + 10 * _CONIC * scale
+        or one.lower - optimum > allowed + _CONIC * scale
+    ):
+        return (  # the conic solver's point is far from the optimum, or rounding hides what it attains
+            "unknown"
+        )
     # What a point attains is proof, but for its rounding, which is that of the returned one.
     if one.upper - optimum > allowed + one.rounding:
-        raise Dishonest(f"duality_gap_={stated:.3g}, but {one.upper:.9g} is above {optimum:.9g}, which is attained")
+        raise Dishonest(
+            f"duality_gap_={stated:.3g}, but {one.upper:.9g} is above {optimum:.9g}, which is"
+            " attained"
+        )
     return "conic"
 
 
 def hides_tolerance(model: Any, X: Any, kernels: list[Any]) -> bool:
     """Whether rounding alone may be a larger share of the objective than the tolerance.
 
-    An output Σ_j k_ij β_j is a sum of terms no larger than √(k_ii k_jj) |β_j|; it is off by their rounding. So is
-    ½ βᵀKβ, and every loss is off by C times what its output is off by. The lower bound reads ½ βᵀK_mβ of every kernel,
-    given as (name, kernel, columns) where it is not normalised.
+    An output Σ_j k_ij β_j is a sum of terms no larger than √(k_ii k_jj) |β_j|; it is off by their
+    rounding. So is ½ βᵀKβ, and every loss is off by C times what its output is off by. The lower
+    bound reads ½ βᵀK_mβ of every kernel, given as (name, kernel, columns) where it is not
+    normalised.
     """
     if not hasattr(model, "duality_gap_") or model.duality_gap_ <= model.tol:
         return False
@@ -162,7 +190,7 @@ def hides_tolerance(model: Any, X: Any, kernels: list[Any]) -> bool:
     return bool(noise > model.tol * abs(model.objective_))
 
 
-# What holds of every estimator ---------------------------------------------------------------------------------------
+# What holds of every estimator --------------------------------------------------------------------
 
 
 def _check_numbers(problem: Any, model: Any) -> None:
@@ -172,7 +200,9 @@ def _check_numbers(problem: Any, model: Any) -> None:
     decide = model.decision_function if hasattr(model, "decision_function") else model.predict
     values, terms = decide(problem.new), model.contributions(problem.new)
     predicted = model.predict(problem.new)
-    if not np.all(np.isfinite(values)) or (predicted.dtype.kind == "f" and not np.all(np.isfinite(predicted))):
+    if not np.all(np.isfinite(values)) or (
+        predicted.dtype.kind == "f" and not np.all(np.isfinite(predicted))
+    ):
         raise Dishonest("predictions are not finite")
     intercept = model.intercept_
     total = terms.sum(axis=1) + (intercept if terms.ndim == 3 else intercept[0])
@@ -212,11 +242,12 @@ def _support(p: dict[str, Any], q: np.ndarray) -> float:
     return top * float(np.linalg.norm(q / top, ord=norm / (norm - 1.0)))
 
 
-# Samples and kernels -------------------------------------------------------------------------------------------------
+# Samples and kernels ------------------------------------------------------------------------------
 
 
 def _distinct(problem: Any, codes: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Return the first of every group of equal samples of positive weight, and the sum of their weights."""
+    """Return the first of every group of equal samples of positive weight, and the sum of their
+    weights."""
     n = len(problem.X)
     weight = np.ones(n) if problem.sample_weight is None else problem.sample_weight
     if problem.name == "DiscriminantMKLClassifier":
@@ -229,7 +260,8 @@ def _distinct(problem: Any, codes: Any) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _matrices(problem: Any, rows: np.ndarray, weight: np.ndarray) -> np.ndarray | None:
-    """Return the normalised Gram matrices, of shape (P, n, n); None where only the combined one can be had."""
+    """Return the normalised Gram matrices, of shape (P, n, n); None where only the combined one can
+    be had."""
     if problem.parameters.get("approximation") is not None:
         if problem.name.startswith("Localized"):
             return None
@@ -241,13 +273,18 @@ def _matrices(problem: Any, rows: np.ndarray, weight: np.ndarray) -> np.ndarray 
         size = np.sqrt(np.outer(np.diag(naive), np.diag(naive)))
         if not np.all(np.abs(K - naive) <= drawn.noise * size):
             worst = np.max(np.abs(K - naive) / np.maximum(size, 1e-300))
-            raise Dishonest(f"kernel {drawn.name} is off its formula by {worst:.2g}, noise {drawn.noise:.2g}")
-        Ks.append(_normalised(K, weight, problem.parameters["normalize"], drawn.kernel.entry_roundings(A)))
+            raise Dishonest(
+                f"kernel {drawn.name} is off its formula by {worst:.2g}, noise {drawn.noise:.2g}"
+            )
+        Ks.append(
+            _normalised(K, weight, problem.parameters["normalize"], drawn.kernel.entry_roundings(A))
+        )
     return np.array(Ks)
 
 
 def _amplified(problem: Any, rows: np.ndarray, weight: np.ndarray) -> float:
-    """Return by how much centring raises the rounding of the kernels relative to what it leaves of them.
+    """Return by how much centring raises the rounding of the kernels relative to what it leaves of
+    them.
 
     Features come from the inverse of a matrix that may be nearly singular.
     """
@@ -267,11 +304,15 @@ def _amplified(problem: Any, rows: np.ndarray, weight: np.ndarray) -> float:
 
 
 def _approximated(problem: Any, m: int, rows: np.ndarray) -> np.ndarray:
-    """Return kernel m in the features that the fit drew: that of an estimator which gives it all weight."""
+    """Return kernel m in the features that the fit drew: that of an estimator which gives it all
+    weight."""
     alone = np.eye(len(problem.kernels))[m].tolist()
     model = problem.estimator()
     if problem.name == "BilinearMKLClassifier":
-        kept = {key: problem.parameters[key] for key in ("normalize", "approximation", "rank", "random_state")}
+        kept = {
+            key: problem.parameters[key]
+            for key in ("normalize", "approximation", "rank", "random_state")
+        }
         model = MKLClassifier(model.kernels, **kept)
     calm = {key: 1.0 for key in ("C", "alpha") if key in model.get_params(deep=False)}
     model.set_params(weights=alone, **calm)
@@ -279,7 +320,9 @@ def _approximated(problem: Any, m: int, rows: np.ndarray) -> np.ndarray:
     return np.asarray(K if K.ndim == 2 else K[0])
 
 
-def _normalised(K: np.ndarray, weight: np.ndarray, rule: str | None, roundings: float = 1.0) -> np.ndarray:
+def _normalised(
+    K: np.ndarray, weight: np.ndarray, rule: str | None, roundings: float = 1.0
+) -> np.ndarray:
     share = weight / weight.sum()
     diagonal = np.diag(K).copy()
     if rule == "trace":
@@ -302,7 +345,8 @@ def _normalised(K: np.ndarray, weight: np.ndarray, rule: str | None, roundings: 
 def _check_kernel_matrix(
     problem: Any, model: Any, rows: np.ndarray, Ks: np.ndarray | None, amplified: float
 ) -> np.ndarray:
-    """Hold `kernel_matrix` to the weighted, or gated, sum; return the kernels, or if gated one matrix per output."""
+    """Hold `kernel_matrix` to the weighted, or gated, sum; return the kernels, or if gated one
+    matrix per output."""
     combined = model.kernel_matrix(problem.X[rows])
     combined = combined[np.newaxis] if combined.ndim == 2 else combined
     if Ks is None:
@@ -316,9 +360,13 @@ def _check_kernel_matrix(
         if len(sums) > len(combined):
             sums = sums[: len(combined)]
     noise = (1e-9 + 100.0 * max(drawn.noise for drawn in problem.kernels)) * amplified
-    size = np.sqrt(np.abs(np.einsum("kii,kjj->kij", sums, sums))) + np.abs(sums).max(axis=(1, 2), keepdims=True)
+    size = np.sqrt(np.abs(np.einsum("kii,kjj->kij", sums, sums))) + np.abs(sums).max(
+        axis=(1, 2), keepdims=True
+    )
     if problem.parameters.get("solver") == "sdp":  # whose weights may be negative, and cancel
-        size += np.tensordot(np.abs(np.atleast_2d(model.weights_)), np.abs(Ks), 1).max(axis=(1, 2), keepdims=True)
+        size += np.tensordot(np.abs(np.atleast_2d(model.weights_)), np.abs(Ks), 1).max(
+            axis=(1, 2), keepdims=True
+        )
     if not np.all(np.abs(combined - sums) <= noise * size + 1e-300):
         worst = np.max(np.abs(combined - sums) / np.maximum(size, 1e-300))
         raise Dishonest(f"kernel_matrix is off the weighted sum of the kernels by {worst:.2g}")
@@ -331,17 +379,22 @@ def _one_versus_rest(problem: Any) -> bool:
     return problem.parameters.get("multi_class", "ovr") == "ovr"
 
 
-# Machines with one output --------------------------------------------------------------------------------------------
+# Machines with one output -------------------------------------------------------------------------
 
 
-def _program(problem: Any, model: Any, rows: np.ndarray, weight: np.ndarray, c: int) -> SimpleNamespace:
-    """Return target, box, ridge, tube and sum of the dual program, and the losses of the primal one."""
+def _program(
+    problem: Any, model: Any, rows: np.ndarray, weight: np.ndarray, c: int
+) -> SimpleNamespace:
+    """Return target, box, ridge, tube and sum of the dual program, and the losses of the primal
+    one."""
     p, n = problem.parameters, len(rows)
     zero, two = np.zeros(n), p.get("slack", 1) == 2
     if problem.name.endswith("OneClass"):
         C = weight / (p["nu"] * weight.sum())
         losses = lambda f: C @ np.maximum(-f, 0.0)  # noqa: E731
-        return SimpleNamespace(target=zero, lower=zero, upper=C, ridge=zero, epsilon=0.0, total=1.0, losses=losses)
+        return SimpleNamespace(
+            target=zero, lower=zero, upper=C, ridge=zero, epsilon=0.0, total=1.0, losses=losses
+        )
     C = (1.0 if p["C"] == "learn" else p["C"]) * weight
     if problem.name.endswith("Regressor"):
         return _regression(problem.y[rows], C, p["epsilon"], p["loss"], two)
@@ -369,7 +422,9 @@ def _program(problem: Any, model: Any, rows: np.ndarray, weight: np.ndarray, c: 
     )
 
 
-def _regression(y: np.ndarray, C: np.ndarray, epsilon: float, loss: str, two: bool) -> SimpleNamespace:
+def _regression(
+    y: np.ndarray, C: np.ndarray, epsilon: float, loss: str, two: bool
+) -> SimpleNamespace:
     n = len(y)
     if loss == "huber":
 
@@ -388,7 +443,12 @@ def _regression(y: np.ndarray, C: np.ndarray, epsilon: float, loss: str, two: bo
             return float(0.5 * C @ r**2 if squared else C @ r)
 
         bound = np.full(n, np.inf) if squared else C
-        box = {"lower": -bound, "upper": bound, "ridge": 1.0 / C if squared else np.zeros(n), "epsilon": tube}
+        box = {
+            "lower": -bound,
+            "upper": bound,
+            "ridge": 1.0 / C if squared else np.zeros(n),
+            "epsilon": tube,
+        }
     return SimpleNamespace(target=y, total=0.0, losses=losses, **box)
 
 
@@ -396,8 +456,16 @@ def _scale(problem: Any) -> float:
     """Return 2 where the problem is written without the factor ½: ‖w‖² + C Σ ξ²."""
     p = problem.parameters
     if problem.name.endswith("Regressor"):
-        return 2.0 if p["loss"] == "squared" or (p["loss"] == "epsilon" and p["slack"] == 2) else 1.0
-    return 2.0 if p.get("slack", 1) == 2 and problem.name.endswith("Classifier") and _one_versus_rest(problem) else 1.0
+        return (
+            2.0 if p["loss"] == "squared" or (p["loss"] == "epsilon" and p["slack"] == 2) else 1.0
+        )
+    return (
+        2.0
+        if p.get("slack", 1) == 2
+        and problem.name.endswith("Classifier")
+        and _one_versus_rest(problem)
+        else 1.0
+    )
 
 
 def _check_feasible(program: SimpleNamespace, beta: np.ndarray) -> None:
@@ -407,13 +475,24 @@ def _check_feasible(program: SimpleNamespace, beta: np.ndarray) -> None:
         raise Dishonest(f"a dual coefficient is {outside:.2g} beyond its bound")
     room = np.abs(program.upper[np.isfinite(program.upper)]).max(initial=0.0)
     if not np.isfinite(program.upper).all():  # the last digit of a target, over the ridge
-        room = max(room, np.abs(program.target).max() / program.ridge[program.ridge > 0].min(initial=1.0))
-    if abs(beta.sum() - program.total) > 1e-9 * max(np.abs(beta).sum(), abs(program.total)) + 1e-14 * room + 1e-18:
+        room = max(
+            room, np.abs(program.target).max() / program.ridge[program.ridge > 0].min(initial=1.0)
+        )
+    if (
+        abs(beta.sum() - program.total)
+        > 1e-9 * max(np.abs(beta).sum(), abs(program.total)) + 1e-14 * room + 1e-18
+    ):
         raise Dishonest(f"the dual coefficients sum to {beta.sum():.9g}, not to {program.total:g}")
 
 
 def _one_output(
-    problem: Any, model: Any, rows: np.ndarray, weight: np.ndarray, beta: np.ndarray, c: int, Ks: np.ndarray
+    problem: Any,
+    model: Any,
+    rows: np.ndarray,
+    weight: np.ndarray,
+    beta: np.ndarray,
+    c: int,
+    Ks: np.ndarray,
 ) -> Bounds:
     p, scale = problem.parameters, _scale(problem)
     program = _program(problem, model, rows, weight, c)
@@ -424,7 +503,9 @@ def _one_output(
     f = K @ beta
     quadratic = 0.5 * beta @ f
     upper = quadratic + program.losses(f + b) + b * program.total
-    linear = program.target @ beta - program.epsilon * np.abs(beta).sum() - 0.5 * program.ridge @ beta**2
+    linear = (
+        program.target @ beta - program.epsilon * np.abs(beta).sum() - 0.5 * program.ridge @ beta**2
+    )
     heuristic = p.get("solver") in ("alignment", "easymkl", "sdp")
     fixed = gated or p.get("weights") is not None or heuristic
     if fixed:
@@ -434,37 +515,49 @@ def _one_output(
         q = np.maximum(0.5 * np.einsum("i,mij,j->m", beta, Ks, beta), 0.0) / d**2
         lower = linear - _support(p, q)
         optimum = lambda: scale * _optimum(p, Ks / (d**2)[:, np.newaxis, np.newaxis], program)  # noqa: E731
-    # Weights of both signs, which only solver="sdp" has, may cancel; what they multiply is rounded before.
+    # Weights of both signs, which only solver="sdp" has, may cancel; what they multiply is rounded
+    # before.
     sizes = K if gated else np.tensordot(np.abs(np.atleast_2d(model.weights_)[c]), Ks, 1)
     norms = np.sqrt(np.maximum(np.diag(sizes), 0.0))
     reach = float(np.abs(beta) @ norms)
-    slopes = np.where(np.isfinite(program.upper - program.lower), program.upper - program.lower, np.abs(beta))
-    # The matrices of a fit may differ from those formed here by the rounding of the kernels' own formulas.
+    slopes = np.where(
+        np.isfinite(program.upper - program.lower), program.upper - program.lower, np.abs(beta)
+    )
+    # The matrices of a fit may differ from those formed here by the rounding of the kernels' own
+    # formulas.
     digits = max(_ROUNDING, *(drawn.noise for drawn in problem.kernels))
-    rounding = digits * (reach**2 + float(slopes @ norms) * reach) + _ROUNDING * float(np.abs(program.target) @ slopes)
+    rounding = digits * (reach**2 + float(slopes @ norms) * reach) + _ROUNDING * float(
+        np.abs(program.target) @ slopes
+    )
     rounding += _ROUNDING * abs(b) * float(slopes.sum()) + abs(b) * abs(beta.sum() - program.total)
     if program.ridge.any():  # a quadratic loss: outputs that are off by δ cost about δ²/(2ρ)
         off = _ROUNDING * (norms * reach + abs(b))
         rounding += float(
-            np.sum(np.divide(off**2, 2.0 * program.ridge, out=np.zeros(len(off)), where=program.ridge > 0))
+            np.sum(
+                np.divide(
+                    off**2, 2.0 * program.ridge, out=np.zeros(len(off)), where=program.ridge > 0
+                )
+            )
         )
     if problem.name.endswith("OneClass"):
-        # Samples that surround the origin are worth nothing, and no relative gap to zero is small. Where ½βᵀKβ is
-        # zero to ten digits, the outputs are so to five.
+        # Samples that surround the origin are worth nothing, and no relative gap to zero is small.
+        # Where ½βᵀKβ is zero to ten digits, the outputs are so to five.
         rounding += 1e-5 * float(np.mean(np.diag(K)))
     return Bounds(scale * upper, scale * lower, scale * rounding, optimum, certain=fixed)
 
 
 def _optimum(p: dict[str, Any], Ks: np.ndarray, program: SimpleNamespace) -> float:
-    """Return the value that a conic solver's point attains, over the weights if there are several kernels.
+    """Return the value that a conic solver's point attains, over the weights if there are several
+    kernels.
 
-    The value that the solver states is no bound: what its coefficients miss of their equalities, however little, counts
-    as much as the multipliers of these are large. The primal value of its weights and coefficients is no less than the
-    optimum, up to rounding.
+    The value that the solver states is no bound: what its coefficients miss of their equalities,
+    however little, counts as much as the multipliers of these are large. The primal value of its
+    weights and coefficients is no less than the optimum, up to rounding.
 
-    The solver's accuracy is absolute, and kernels of 10⁸ make for values of 10⁻⁸: with β = γ/u the value is 1/u times
-    that of kernels and ridge divided by u, and bounds multiplied with it. Targets of thousands do the opposite: with
-    β = sγ it is s² times that of targets, tube and bounds divided by s.
+    The solver's accuracy is absolute, and kernels of 10⁸ make for values of 10⁻⁸: with β = γ/u the
+    value is 1/u times that of kernels and ridge divided by u, and bounds multiplied with it.
+    Targets of thousands do the opposite: with β = sγ it is s² times that of targets, tube and
+    bounds divided by s.
     """
     unit = float(np.einsum("mii->m", Ks).max()) / Ks.shape[1]
     unit = unit if unit > 1.0 and not program.total else 1.0
@@ -489,14 +582,19 @@ def _optimum(p: dict[str, Any], Ks: np.ndarray, program: SimpleNamespace) -> flo
 
 
 def _attained(K: np.ndarray, program: SimpleNamespace, beta: np.ndarray) -> float:
-    """Return the primal value of β with the best constant: the loss of a residual r is max rβ − ε|β| − ½ρβ²."""
+    """Return the primal value of β with the best constant: the loss of a residual r is max rβ −
+    ε|β| − ½ρβ²."""
     f = K @ beta
 
     def pulled(b: float) -> tuple[np.ndarray, np.ndarray]:
         r = program.target - f - b
         r = np.sign(r) * np.maximum(np.abs(r) - program.epsilon, 0.0)
         far = np.where(r == 0, 0.0, np.copysign(np.inf, r))
-        return r, np.clip(np.divide(r, program.ridge, out=far, where=program.ridge > 0), program.lower, program.upper)
+        return r, np.clip(
+            np.divide(r, program.ridge, out=far, where=program.ridge > 0),
+            program.lower,
+            program.upper,
+        )
 
     def value(b: float) -> float:
         r, best = pulled(b)
@@ -511,12 +609,19 @@ def _attained(K: np.ndarray, program: SimpleNamespace, beta: np.ndarray) -> floa
 
 
 def _learned_C(
-    problem: Any, model: Any, rows: np.ndarray, weight: np.ndarray, beta: np.ndarray, c: int, Ks: np.ndarray
+    problem: Any,
+    model: Any,
+    rows: np.ndarray,
+    weight: np.ndarray,
+    beta: np.ndarray,
+    c: int,
+    Ks: np.ndarray,
 ) -> Bounds:
-    """The machine without slack on Σ η_m K_m + η_0 D, where Σ d_m² η_m + η_0 = 1 and D is the identity by weights.
+    """The machine without slack on Σ η_m K_m + η_0 D, where Σ d_m² η_m + η_0 = 1 and D is the
+    identity by weights.
 
-    Every kernel carries 10⁻⁶ D. The estimator shows weights divided by their sum, coefficients multiplied with it, and
-    C, from which the sum follows.
+    Every kernel carries 10⁻⁶ D. The estimator shows weights divided by their sum, coefficients
+    multiplied with it, and C, from which the sum follows.
     """
     p, floor = problem.parameters, 1e-6
     program = _program(problem, model, rows, weight, c)
@@ -528,7 +633,8 @@ def _learned_C(
     share = 1.0 - kept + floor * eta.sum()
     K = np.tensordot(eta, Ks, 1) + share * np.diag(D)
     f = K @ beta
-    # Halfway between the classes; `intercept_` is that of the machine with the slack that was learned.
+    # Halfway between the classes; `intercept_` is that of the machine with the slack that was
+    # learned.
     b = -0.5 * (f[program.target > 0].min() + f[program.target < 0].max())
     margin = float(np.min(program.target * (f + b)))
     upper = beta @ K @ beta / margin**2 if margin > 0 else np.inf
@@ -540,10 +646,12 @@ def _learned_C(
     return Bounds(float(upper), float(lower), 1e3 * _ROUNDING * reach**2)
 
 
-# Machines with one output per class ----------------------------------------------------------------------------------
+# Machines with one output per class ---------------------------------------------------------------
 
 
-def _joint(problem: Any, model: Any, rows: np.ndarray, weight: np.ndarray, beta: np.ndarray, Ks: np.ndarray) -> Bounds:
+def _joint(
+    problem: Any, model: Any, rows: np.ndarray, weight: np.ndarray, beta: np.ndarray, Ks: np.ndarray
+) -> Bounds:
     p, n, k = problem.parameters, len(rows), len(model.classes_)
     all_rows = np.arange(n)
     labels = np.searchsorted(model.classes_, problem.y[rows])
@@ -557,7 +665,9 @@ def _joint(problem: Any, model: Any, rows: np.ndarray, weight: np.ndarray, beta:
     C = (p["kappa"] if problem.name == "BilinearMKLClassifier" else p["C"]) * weight
     beta = beta.T
     b = model.intercept_
-    if problem.name != "BilinearMKLClassifier":  # which shows those of each class divided by a number of its own
+    if (
+        problem.name != "BilinearMKLClassifier"
+    ):  # which shows those of each class divided by a number of its own
         _check_joint_feasible(beta, labels, C, pairwise)
     if problem.name == "BilinearMKLClassifier":
         K = np.tensordot(model.weights_, Ks, 1)
@@ -573,7 +683,9 @@ def _joint(problem: Any, model: Any, rows: np.ndarray, weight: np.ndarray, beta:
     linear = -float(np.sum(margins * beta))
     norms = np.sqrt(np.maximum(np.einsum("cii->ic", K), 0.0))
     reach = float(np.sum(np.abs(beta) * norms))
-    rounding = _ROUNDING * (reach**2 + float(C @ norms.sum(axis=1)) * reach + float(C.sum()) * (1.0 + np.abs(b).sum()))
+    rounding = _ROUNDING * (
+        reach**2 + float(C @ norms.sum(axis=1)) * reach + float(C.sum()) * (1.0 + np.abs(b).sum())
+    )
     if problem.name == "BilinearMKLClassifier":
         upper = quadratic + 0.5 * model.weights_.sum() + losses
         plain = len(np.unique(weight)) == 1 and n <= 60
@@ -581,21 +693,39 @@ def _joint(problem: Any, model: Any, rows: np.ndarray, weight: np.ndarray, beta:
         return Bounds(upper, _bilinear_dual(beta, labels, C, Ks), rounding, optimum)
     if problem.name.startswith("Localized") or p.get("weights") is not None:
         optimum = lambda: solve_joint_conic(K[0], labels, k, C, margins, pairwise, constants=True)  # noqa: E731
-        return Bounds(quadratic + losses, linear - quadratic, rounding, optimum if n <= 60 else None, certain=True)
+        return Bounds(
+            quadratic + losses,
+            linear - quadratic,
+            rounding,
+            optimum if n <= 60 else None,
+            certain=True,
+        )
     d = np.asarray(p.get("penalties", np.ones(len(Ks))))
     q = np.maximum(0.5 * np.einsum("ic,mij,jc->m", beta, Ks, beta), 0.0) / d**2
     scaled = Ks / (d**2)[:, np.newaxis, np.newaxis]
     best = lambda: solve_joint_mkl_conic(scaled, labels, k, C, margins, pairwise, constants=True)[0]  # noqa: E731
-    return Bounds(quadratic + losses, linear - _support(p, q), rounding, best if p["norm"] == 1 and n <= 60 else None)
+    return Bounds(
+        quadratic + losses,
+        linear - _support(p, q),
+        rounding,
+        best if p["norm"] == 1 and n <= 60 else None,
+    )
 
 
-def _check_joint_feasible(beta: np.ndarray, labels: np.ndarray, C: np.ndarray, pairwise: bool) -> None:
-    """A sample's coefficients sum to zero, and, since every class has a constant, those of a class as well."""
+def _check_joint_feasible(
+    beta: np.ndarray, labels: np.ndarray, C: np.ndarray, pairwise: bool
+) -> None:
+    """A sample's coefficients sum to zero, and, since every class has a constant, those of a class
+    as well."""
     size = 1e-9 * max(np.abs(beta).max(initial=0.0), 1e-300)
     own = beta[np.arange(len(beta)), labels]
     others = beta.copy()
     others[np.arange(len(beta)), labels] = 0.0
-    if np.abs(beta.sum(axis=1)).max() > size * beta.shape[1] or others.max(initial=0.0) > size or own.min() < -size:
+    if (
+        np.abs(beta.sum(axis=1)).max() > size * beta.shape[1]
+        or others.max(initial=0.0) > size
+        or own.min() < -size
+    ):
         raise Dishonest("the coefficients of a sample do not sum to zero, or have a wrong sign")
     if np.any(-others > C[:, np.newaxis] + size) or (not pairwise and np.any(own > C + size)):
         raise Dishonest("a dual coefficient is beyond its bound")
@@ -604,10 +734,11 @@ def _check_joint_feasible(beta: np.ndarray, labels: np.ndarray, C: np.ndarray, p
 
 
 def _bilinear_dual(beta: np.ndarray, labels: np.ndarray, C: np.ndarray, Ks: np.ndarray) -> float:
-    """Return the value of the largest feasible multiple of Σ_c u_c β_c: the sum of the own class's coefficients.
+    """Return the value of the largest feasible multiple of Σ_c u_c β_c: the sum of the own class's
+    coefficients.
 
-    The coefficients of every sample sum to zero once those of each class are multiplied with the right number, and no
-    class's norm in any kernel exceeds one.
+    The coefficients of every sample sum to zero once those of each class are multiplied with the
+    right number, and no class's norm in any kernel exceeds one.
     """
     n, k = beta.shape
     used = np.flatnonzero(np.any(beta != 0, axis=0))
@@ -618,12 +749,16 @@ def _bilinear_dual(beta: np.ndarray, labels: np.ndarray, C: np.ndarray, Ks: np.n
     factors[used] = null * np.sign(null.sum())
     tau = beta * factors
     own = tau[np.arange(n), labels]
-    largest = max(float(np.max(own / C)), float(np.sqrt(np.einsum("ic,mij,jc->cm", tau, Ks, tau).max())), 1e-300)
+    largest = max(
+        float(np.max(own / C)),
+        float(np.sqrt(np.einsum("ic,mij,jc->cm", tau, Ks, tau).max())),
+        1e-300,
+    )
     residual = np.abs(tau.sum(axis=1)).max() if np.all(factors[used] > 0) else np.inf
     return float(own.sum()) / largest if residual <= 1e-7 * np.abs(tau).max() else -np.inf
 
 
-# Discriminant analysis -----------------------------------------------------------------------------------------------
+# Discriminant analysis ----------------------------------------------------------------------------
 
 
 def _discriminant(problem: Any, model: Any, Ks: np.ndarray) -> Bounds:
@@ -646,7 +781,9 @@ def _discriminant(problem: Any, model: Any, Ks: np.ndarray) -> Bounds:
     # A kernel that is constant but for rounding has no trace to speak of.
     real = traces > 1e-12 * np.maximum(np.trace(Ks, axis1=1, axis2=2), 1e-300)
     total = float(theta[real] @ traces[real]) + (n * model.alpha_ if learned else 0.0)
-    noise = 1e-8 + 1e-13 * float(np.max(np.trace(Ks, axis1=1, axis2=2)[real] / traces[real], initial=0.0))
+    noise = 1e-8 + 1e-13 * float(
+        np.max(np.trace(Ks, axis1=1, axis2=2)[real] / traces[real], initial=0.0)
+    )
     if (given is None or given == "uniform") and real.any() and abs(total - 1.0) > noise:
         raise Dishonest(f"the traces sum to {total:.9g}, not to one")
     G = np.tensordot(theta, Gs, 1)
@@ -679,8 +816,10 @@ def _discriminant(problem: Any, model: Any, Ks: np.ndarray) -> Bounds:
         beta = np.linalg.solve(ridge * np.eye(n) + M, H)
         return scale * float(np.sum((H - M @ beta) ** 2) / ridge + np.sum(beta * (M @ beta)))
 
-    # Centring leaves rounding of large entries, a kernel of full rank that a conic solver uses where it exceeds the
-    # ridge.
+    # Centring leaves rounding of large entries, a kernel of full rank that a conic solver uses
+    # where it exceeds the ridge.
     left = 2e-16 * n * np.abs(Ks).max(axis=(1, 2))[real] / traces[real]
     unknown = given is not None or (not learned and bool(np.any(left > 1e-3 * lam)))
-    return Bounds(scale * value, scale * lower, rounding, None if unknown else optimum, given is not None)
+    return Bounds(
+        scale * value, scale * lower, rounding, None if unknown else optimum, given is not None
+    )

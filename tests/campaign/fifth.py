@@ -1,4 +1,5 @@
-"""Random problems of many linear kernels of single columns, whose machines have many solutions at the best weights."""
+"""Random problems of many linear kernels of single columns, whose machines have many solutions at
+the best weights."""
 
 from __future__ import annotations
 
@@ -27,7 +28,9 @@ class KinkProblem(DrawnProblem):
     moderate: bool = True
 
     def __str__(self) -> str:
-        given = ", ".join(f"{key}={value!r}" for key, value in self.parameters.items() if key != "penalties")
+        given = ", ".join(
+            f"{key}={value!r}" for key, value in self.parameters.items() if key != "penalties"
+        )
         return f"{self.name}({given}) on {len(self.X)} samples with {len(self.kernels)} kernels"
 
 
@@ -56,7 +59,9 @@ def draw(seed: int, index: int) -> KinkProblem:
         parameters["multi_class"] = "ovr"
     else:
         parameters |= {"epsilon": float(rng.choice([0.0, 0.1, 0.5])), "loss": "epsilon"}
-    kernels = [DrawnKernel(f"column{j}", Linear(), [j], lambda A, B: A @ B.T, 1e-13) for j in range(m)]
+    kernels = [
+        DrawnKernel(f"column{j}", Linear(), [j], lambda A, B: A @ B.T, 1e-13) for j in range(m)
+    ]
     if rng.random() < 0.15:  # one kernel of full rank among those of single columns
         kernels.append(_gaussian(m))
     if rng.random() < 0.25:
@@ -66,7 +71,9 @@ def draw(seed: int, index: int) -> KinkProblem:
 
 
 def _columns(rng: np.random.Generator, n: int, m: int) -> np.ndarray:
-    kind = str(rng.choice(["independent", "correlated", "counts", "duplicated", "nearly duplicated"]))
+    kind = str(
+        rng.choice(["independent", "correlated", "counts", "duplicated", "nearly duplicated"])
+    )
     X = rng.normal(size=(n, m))
     if kind == "counts":
         X = rng.poisson(np.exp(X)).astype(float)

@@ -1,10 +1,11 @@
 """Problems told in two ways whose answers must agree, and folds and indices that must be right.
 
-Each is fitted twice by the library, and what relates the two is written here without its solvers: samples in single
-precision and the same numbers in double; a search over a pipeline and the steps fitted one by one at the C it chose;
-tables with row names and plain arrays; a problem and its copy with the last bits moved or the columns in another order.
-The value of a model is recomputed from its predictions: ½ Σ β_i (f_i − b) + C Σ losses. Survival with few events must
-end with a model that its search is not needed for, and folds of pairs must keep apart what they say they do.
+Each is fitted twice by the library, and what relates the two is written here without its solvers:
+samples in single precision and the same numbers in double; a search over a pipeline and the steps
+fitted one by one at the C it chose; tables with row names and plain arrays; a problem and its copy
+with the last bits moved or the columns in another order. The value of a model is recomputed from
+its predictions: ½ Σ β_i (f_i − b) + C Σ losses. Survival with few events must end with a model that
+its search is not needed for, and folds of pairs must keep apart what they say they do.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ Array = np.ndarray
 
 @dataclass
 class Told:
-    """What became of every way in which a problem is told: models, folds or errors, with their warnings."""
+    """What became of every way in which a problem is told: models, folds or errors, with their
+    warnings."""
 
     found: list[Any]
     warned: list[bool]
@@ -84,7 +86,9 @@ class Twins:
         return Told(found, warned)
 
     def __str__(self) -> str:
-        short = {key: value for key, value in self.facts.items() if not isinstance(value, Array | list)}
+        short = {
+            key: value for key, value in self.facts.items() if not isinstance(value, Array | list)
+        }
         facts = ", ".join(f"{key}={value!r}" for key, value in short.items())
         return f"{self.family}: {self.makers[0]()!r} on {len(self.X)} samples; {facts}"
 
@@ -107,16 +111,24 @@ def check_fit(problem: Twins, told: Told) -> str:
     shown = _JUDGES[problem.family](problem, told)
     fits = zip(told.found, problem.inputs, strict=True)
     kernels = problem.facts.get("kernels", [])
-    return "rounding" if any(hides_tolerance(model, X, kernels) for model, (X, _, _) in fits) else shown
+    return (
+        "rounding"
+        if any(hides_tolerance(model, X, kernels) for model, (X, _, _) in fits)
+        else shown
+    )
 
 
-# Samples, targets and kernels ----------------------------------------------------------------------------------------
+# Samples, targets and kernels ---------------------------------------------------------------------
 
 
 def _data(rng: np.random.Generator, machine: str, n: int | None = None) -> tuple[Array, Array]:
     n = int(rng.integers(12, 36)) if n is None else n
     X = rng.normal(size=(n, int(rng.integers(2, 5))))
-    score = X @ rng.normal(size=X.shape[1]) + np.sin(2.0 * X[:, 0]) + rng.choice([0.1, 0.7]) * rng.normal(size=n)
+    score = (
+        X @ rng.normal(size=X.shape[1])
+        + np.sin(2.0 * X[:, 0])
+        + rng.choice([0.1, 0.7]) * rng.normal(size=n)
+    )
     if machine == "regressor":
         return X, score
     classes = 2 if machine == "two" else int(rng.integers(2, 4))
@@ -133,10 +145,12 @@ def _kernels(rng: np.random.Generator, d: int, most: int = 3) -> list[tuple[str,
     }
     names = rng.permutation(list(made))[: int(rng.integers(1, most + 1))]
     sides = [sorted(rng.permutation(d)[: int(rng.integers(1, d + 1))].tolist()) for _ in names]
-    return [(str(name), made[str(name)](), columns) for name, columns in zip(names, sides, strict=True)]
+    return [
+        (str(name), made[str(name)](), columns) for name, columns in zip(names, sides, strict=True)
+    ]
 
 
-# What models are worth -----------------------------------------------------------------------------------------------
+# What models are worth ----------------------------------------------------------------------------
 
 
 def _outputs(model: Any, X: Any) -> Array:
@@ -147,8 +161,11 @@ def _outputs(model: Any, X: Any) -> Array:
     return found.reshape(len(found), -1)
 
 
-def _worth(model: Any, outputs: Array, y: Array, weight: Array | None = None) -> tuple[float, float]:
-    """Return ½ Σ β_i (f_i − b) + C Σ losses by the outputs of the training samples, and the sum of absolute terms."""
+def _worth(
+    model: Any, outputs: Array, y: Array, weight: Array | None = None
+) -> tuple[float, float]:
+    """Return ½ Σ β_i (f_i − b) + C Σ losses by the outputs of the training samples, and the sum of
+    absolute terms."""
     weight = np.ones(len(y)) if weight is None else weight
     beta = np.zeros((len(model.dual_coef_), len(y)))
     beta[:, model.support_] = model.dual_coef_
@@ -162,25 +179,33 @@ def _worth(model: Any, outputs: Array, y: Array, weight: Array | None = None) ->
         losses = np.maximum(np.abs(y[:, np.newaxis] - outputs) - tube, 0.0)
         sizes = np.abs(y[:, np.newaxis]) + np.abs(outputs) + tube
     C = getattr(model, "C_", model.C) * weight  # of a search, the one that was chosen
-    return float(terms.sum() + C @ losses.sum(axis=1)), float(np.abs(terms).sum() + C @ sizes.sum(axis=1))
+    return float(terms.sum() + C @ losses.sum(axis=1)), float(
+        np.abs(terms).sum() + C @ sizes.sum(axis=1)
+    )
 
 
-def _check_worth(model: Any, outputs: Array, y: Array, weight: Array | None = None, what: str = "outputs") -> None:
-    """Hold the objective that is certified to what the model predicts: it is known to the tolerance or the gap."""
+def _check_worth(
+    model: Any, outputs: Array, y: Array, weight: Array | None = None, what: str = "outputs"
+) -> None:
+    """Hold the objective that is certified to what the model predicts: it is known to the tolerance
+    or the gap."""
     value, size = _worth(model, outputs, y, weight)
     allowed = max(model.tol, model.duality_gap_) * abs(model.objective_) + 1e-10 * size
     if model.duality_gap_ < 1 and not abs(value - model.objective_) <= allowed:
-        raise Dishonest(f"objective_={model.objective_:.9g}, by the {what} {value:.9g}, {allowed:.2g} allowed")
+        raise Dishonest(
+            f"objective_={model.objective_:.9g}, by the {what} {value:.9g}, {allowed:.2g} allowed"
+        )
 
 
 def _check_alike(a: Any, b: Any, what: str, off: float = 1e-9) -> None:
-    """Hold two models of one problem to the bounds of both: neither is worth less than what the other proves."""
+    """Hold two models of one problem to the bounds of both: neither is worth less than what the
+    other proves."""
     lows = [one.objective_ - one.duality_gap_ * abs(one.objective_) for one in (a, b)]
     allowed = off * (abs(a.objective_) + abs(b.objective_))
     if max(lows) > min(a.objective_, b.objective_) + allowed:
         raise Dishonest(
-            f"{what}: objectives {a.objective_:.9g} and {b.objective_:.9g}, gaps {a.duality_gap_:.2g} and "
-            f"{b.duality_gap_:.2g}"
+            f"{what}: objectives {a.objective_:.9g} and {b.objective_:.9g}, gaps"
+            f" {a.duality_gap_:.2g} and {b.duality_gap_:.2g}"
         )
 
 
@@ -190,7 +215,7 @@ def _raise_errors(told: Told) -> None:
             raise Dishonest(f"told otherwise it is refused: {one}")
 
 
-# Single precision ----------------------------------------------------------------------------------------------------
+# Single precision ---------------------------------------------------------------------------------
 
 
 def _single(rng: np.random.Generator) -> Twins:
@@ -216,7 +241,11 @@ def _check_single(problem: Twins, told: Told) -> str:
     _raise_errors(told)
     (X, y, _), (wide, _, _) = problem.inputs
     single, double = told.found
-    for model, samples, what in ((single, X, "float32"), (single, wide, "float64"), (double, wide, "double")):
+    for model, samples, what in (
+        (single, X, "float32"),
+        (single, wide, "float64"),
+        (double, wide, "double"),
+    ):
         f = _outputs(model, samples)
         if hasattr(model, "alpha_"):
             # The equations of ridge: what is predicted of a sample is its target less α β.
@@ -224,7 +253,9 @@ def _check_single(problem: Twins, told: Told) -> str:
             beta[model.support_] = model.dual_coef_[0]
             off, size = np.abs(f[:, 0] - (y - model.alpha_ * beta)).max(), float(np.ptp(y))
             if off > 1e-3 * size and not any(told.warned):
-                raise Dishonest(f"predictions of {what} are {off:.2g} off the equations, without a warning")
+                raise Dishonest(
+                    f"predictions of {what} are {off:.2g} off the equations, without a warning"
+                )
         else:
             _check_worth(model, f, y, what=f"outputs of {what}")
     if hasattr(single, "alpha_"):
@@ -233,7 +264,7 @@ def _check_single(problem: Twins, told: Told) -> str:
     return "gap"
 
 
-# Pipelines -----------------------------------------------------------------------------------------------------------
+# Pipelines ----------------------------------------------------------------------------------------
 
 
 class Outputs(TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -252,7 +283,9 @@ class Outputs(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
 def _steps(rng: np.random.Generator) -> Twins:
     last = _pick(rng, {"MKLClassifier": 3, "MKLRegressor": 1})
-    X, y = _data(rng, "classes" if last == "MKLClassifier" else "regressor", int(rng.integers(18, 36)))
+    X, y = _data(
+        rng, "classes" if last == "MKLClassifier" else "regressor", int(rng.integers(18, 36))
+    )
     firsts: dict[str, float] = {"outputs": 3, "ridge": 1}
     if last == "MKLClassifier":
         firsts |= {"discriminant": 4, "projected": 1, "search": 2}
@@ -270,7 +303,8 @@ def _steps(rng: np.random.Generator) -> Twins:
     parameters = {"tol": float(_pick(rng, {1e-3: 2, 1e-6: 1}))}
     if rng.random() < 0.3:
         parameters["weights"] = "uniform"
-    # The kernels of the last step are never as many as those of the first: a mix-up is an error, or a wrong model.
+    # The kernels of the last step are never as many as those of the first: a mix-up is an error, or
+    # a wrong model.
     own = [Gaussian(), Linear(), Polynomial(2)][: 1 + number]
     before = [StandardScaler()] if rng.random() < 0.3 else []
     scale = bool(rng.random() < 0.5)
@@ -289,7 +323,9 @@ def _check_steps(problem: Twins, told: Told) -> str:
     model, first = chosen[-1], chosen[-2]
     if search.C_ not in (0.1, 1.0, 10.0) or model.C != search.C_:
         raise Dishonest(f"C_={search.C_}, but the last step has C={model.C}")
-    inner = [getattr(one, "best_estimator_", getattr(one, "model_", one)) for one in (first, plain[-1])]
+    inner = [
+        getattr(one, "best_estimator_", getattr(one, "model_", one)) for one in (first, plain[-1])
+    ]
     if hasattr(first, "C_") and first.C_ != plain[-1].C_:
         raise Dishonest(f"the first step chooses {first.C_}, by itself {plain[-1].C_}")
     if hasattr(inner[0], "duality_gap_") and problem.facts["first"] != "projected":
@@ -302,13 +338,15 @@ def _check_steps(problem: Twins, told: Told) -> str:
     return "gap"
 
 
-# Row names -----------------------------------------------------------------------------------------------------------
+# Row names ----------------------------------------------------------------------------------------
 
 
 def _names(rng: np.random.Generator) -> Twins:
     import pandas as pd
 
-    machine = _pick(rng, {"MKLClassifier": 3, "MKLRegressor": 3, "MKLClassifierCV": 1, "MKLRegressorCV": 1})
+    machine = _pick(
+        rng, {"MKLClassifier": 3, "MKLRegressor": 3, "MKLClassifierCV": 1, "MKLRegressorCV": 1}
+    )
     X, y = _data(rng, "two" if "Class" in machine else "regressor")
     n, d = X.shape
     names = np.array([f"row {i}" for i in rng.permutation(n)])
@@ -317,9 +355,16 @@ def _names(rng: np.random.Generator) -> Twins:
     if groups is not None:
         groups[:4] = np.arange(4)
     tables = bool(rng.random() < 0.3) and d > 1
-    arrangement = str(_pick(rng, {"same": 2, "integers": 2, "arrays": 1, "shuffled": 4, "others": 2}))
+    arrangement = str(
+        _pick(rng, {"same": 2, "integers": 2, "arrays": 1, "shuffled": 4, "others": 2})
+    )
     # What carries the order that is not that of X.
-    carriers = ["y"] + ["sample_weight"] * (weight is not None) + ["groups"] * (groups is not None) + ["table"] * tables
+    carriers = (
+        ["y"]
+        + ["sample_weight"] * (weight is not None)
+        + ["groups"] * (groups is not None)
+        + ["table"] * tables
+    )
     carrier = str(rng.choice(carriers))
     order = rng.permutation(n)
     if np.array_equal(order, np.arange(n)):
@@ -330,21 +375,33 @@ def _names(rng: np.random.Generator) -> Twins:
             return np.arange(n) if what in ("X", "table") else rng.permutation(n)
         if what != carrier or arrangement in ("same", "arrays"):
             return names
-        return names[order] if arrangement == "shuffled" else np.array([f"{name}?" for name in names])
+        return (
+            names[order] if arrangement == "shuffled" else np.array([f"{name}?" for name in names])
+        )
 
     def table(values: Array, what: str) -> Any:
-        return pd.DataFrame(values, index=index(what), columns=[f"{what}{j}" for j in range(values.shape[1])])
+        return pd.DataFrame(
+            values, index=index(what), columns=[f"{what}{j}" for j in range(values.shape[1])]
+        )
 
     def series(values: Array | None, what: str) -> Any:
         if values is None or (arrangement == "arrays" and what == carrier):
             return values
         return pd.Series(values, index=index(what))
 
-    named: Any = {"left": table(X[:, :1], "X"), "right": table(X[:, 1:], "table")} if tables else table(X, "X")
+    named: Any = (
+        {"left": table(X[:, :1], "X"), "right": table(X[:, 1:], "table")}
+        if tables
+        else table(X, "X")
+    )
     plain: Any = {"left": X[:, :1], "right": X[:, 1:]} if tables else X
     given = {"sample_weight": weight, "groups": groups}
     ways = [
-        (named, series(y, "y"), {key: series(one, key) for key, one in given.items() if one is not None}),
+        (
+            named,
+            series(y, "y"),
+            {key: series(one, key) for key, one in given.items() if one is not None},
+        ),
         (plain, y, {key: one for key, one in given.items() if one is not None}),
     ]
 
@@ -357,7 +414,12 @@ def _names(rng: np.random.Generator) -> Twins:
         cv = GroupKFold(2) if groups is not None else 2
         return getattr(km, machine)(kernels, Cs=[0.1, 1.0], norms=(1, "uniform"), cv=cv)
 
-    facts = {"arrangement": arrangement, "carrier": carrier, "tables": tables, "weighted": weight is not None}
+    facts = {
+        "arrangement": arrangement,
+        "carrier": carrier,
+        "tables": tables,
+        "weighted": weight is not None,
+    }
     return Twins("names", [make, make], ways, X, facts)
 
 
@@ -374,20 +436,26 @@ def _check_names(problem: Twins, told: Told) -> str:
         # Tables are joined by `stack_views`.
         carrier, line = problem.facts["carrier"], ".loc["
         carrier, line = ("X", "stack_views(") if carrier == "table" else (carrier, line)
-        if not str(named).startswith(carrier) or (arrangement == "shuffled" and line not in str(named)):
+        if not str(named).startswith(carrier) or (
+            arrangement == "shuffled" and line not in str(named)
+        ):
             raise Dishonest(f"the error does not name {carrier}, or has no line to write: {named}")
         return "error"
     if isinstance(named, Exception):
         raise Dishonest(f"row names that agree, or are numbers, are refused: {named}")
     (X, _, _), (_, target, options) = problem.inputs
     if hasattr(named, "C_") and (named.C_, named.norm_) != (plain.C_, plain.norm_):
-        raise Dishonest(f"C_, norm_: {named.C_}, {named.norm_} with names, {plain.C_}, {plain.norm_} without")
+        raise Dishonest(
+            f"C_, norm_: {named.C_}, {named.norm_} with names, {plain.C_}, {plain.norm_} without"
+        )
     _check_alike(named, plain, "with names and without")
-    _check_worth(named, _outputs(named, X), target, options.get("sample_weight"), "outputs of named rows")
+    _check_worth(
+        named, _outputs(named, X), target, options.get("sample_weight"), "outputs of named rows"
+    )
     return "gap"
 
 
-# Pairs ---------------------------------------------------------------------------------------------------------------
+# Pairs --------------------------------------------------------------------------------------------
 
 
 def _pairs(rng: np.random.Generator) -> Twins:
@@ -434,7 +502,7 @@ def _check_pairs(problem: Twins, told: Told) -> str:
     return "folds"
 
 
-# Few events ----------------------------------------------------------------------------------------------------------
+# Few events ---------------------------------------------------------------------------------------
 
 
 def _events(rng: np.random.Generator) -> Twins:
@@ -454,7 +522,9 @@ def _events(rng: np.random.Generator) -> Twins:
     def make() -> Any:
         if form == "plain":
             return km.MKLSurvival(kernels, loss=loss, C=1.0)
-        return km.MKLSurvivalCV(kernels, loss=loss, Cs=[0.01, 0.1, 1.0], norms=(1, "uniform"), cv=cv)
+        return km.MKLSurvivalCV(
+            kernels, loss=loss, Cs=[0.01, 0.1, 1.0], norms=(1, "uniform"), cv=cv
+        )
 
     facts = {"loss": loss, "form": form, "events": int(event.sum()), "kernels": kernels}
     return Twins("events", [make], [(X, np.column_stack([event, time]), {})], X, facts)
@@ -469,10 +539,19 @@ def _check_events(problem: Twins, told: Told) -> str:
     if problem.facts["form"] == "search":
         scores = np.array(list(model.scores_by_norm_.values()))
         if not np.isfinite(model.best_score_) or model.C_ not in model.Cs_:
-            raise Dishonest(f"C_={model.C_}, best_score_={model.best_score_}, scores {scores.mean(axis=1)}")
+            raise Dishonest(
+                f"C_={model.C_}, best_score_={model.best_score_}, scores {scores.mean(axis=1)}"
+            )
         uniform = {"weights": "uniform"} if model.norm_ == "uniform" else {"norm": model.norm_}
-        alone = km.MKLSurvival(problem.facts["kernels"], loss=problem.facts["loss"], C=model.C_, **uniform)
-        _check_alike(model, alone.fit(StandardScaler().fit_transform(X), y), "search and the same by itself", 1e-7)
+        alone = km.MKLSurvival(
+            problem.facts["kernels"], loss=problem.facts["loss"], C=model.C_, **uniform
+        )
+        _check_alike(
+            model,
+            alone.fit(StandardScaler().fit_transform(X), y),
+            "search and the same by itself",
+            1e-7,
+        )
     if hasattr(model, "predict_survival_function"):
         curves = np.asarray(model.predict_survival_function(X, return_array=True), dtype=float)
         if not np.all((curves >= 0) & (curves <= 1)) or np.any(np.diff(curves, axis=1) > 1e-12):
@@ -480,12 +559,20 @@ def _check_events(problem: Twins, told: Told) -> str:
     return "gap"
 
 
-# Copies --------------------------------------------------------------------------------------------------------------
+# Copies -------------------------------------------------------------------------------------------
 
 
 def _copy(rng: np.random.Generator) -> Twins:
-    machine = str(_pick(rng, {"MKLClassifierCV": 3, "MKLRegressorCV": 3, "MKLRidgeCV": 3, "MKLRidgeClassifierCV": 1}))
-    kind = {"MKLClassifierCV": "two" if rng.random() < 0.8 else "classes", "MKLRidgeClassifierCV": "classes"}
+    machine = str(
+        _pick(
+            rng,
+            {"MKLClassifierCV": 3, "MKLRegressorCV": 3, "MKLRidgeCV": 3, "MKLRidgeClassifierCV": 1},
+        )
+    )
+    kind = {
+        "MKLClassifierCV": "two" if rng.random() < 0.8 else "classes",
+        "MKLRidgeClassifierCV": "classes",
+    }
     X, y = _data(rng, kind.get(machine, "regressor"), int(rng.integers(12, 28)))
     d = X.shape[1]
     kernels = _kernels(rng, d)
@@ -519,22 +606,29 @@ def _check_copy(problem: Twins, told: Told) -> str:
     (X, y, _), (Z, _, _) = problem.inputs
     a, b = told.found
     if hasattr(a, "alpha_"):
-        # Constants of classes are calibrated on folds, which are dealt by what samples hold, column after column.
+        # Constants of classes are calibrated on folds, which are dealt by what samples hold, column
+        # after column.
         outputs = _outputs(a, X) - a.intercept_, _outputs(b, Z) - b.intercept_
         off = float(np.abs(outputs[0] - outputs[1]).max()) / max(float(np.ptp(y)), 1e-300)
         if not abs(np.log(a.alpha_ / b.alpha_)) <= 0.01 or not off <= 1e-3:
-            raise Dishonest(f"alpha_ {a.alpha_:.6g}, of the copy {b.alpha_:.6g}; outputs differ by {off:.2g} of y")
+            raise Dishonest(
+                f"alpha_ {a.alpha_:.6g}, of the copy {b.alpha_:.6g}; outputs differ by {off:.2g}"
+                " of y"
+            )
         return _check_weights(a, b)
     if (a.C_, a.norm_) == (b.C_, b.norm_):
         _check_alike(a, b, "problem and copy", 1e-8)
         try:
             return _check_weights(a, b)
         except Dishonest:
-            # Where weights change the objective by less than `tol`, they are chosen by a smaller one.
+            # Where weights change the objective by less than `tol`, they are chosen by a smaller
+            # one.
             if a.norm_ == "uniform":
                 raise
             makers = zip((a, b), problem.inputs, strict=True)
-            return _check_weights(*(_solved_more_exactly(model, X, y) for model, (X, y, _) in makers))
+            return _check_weights(
+                *(_solved_more_exactly(model, X, y) for model, (X, y, _) in makers)
+            )
     tables = [np.array(list(one.scores_by_norm_.values())) for one in (a, b)]
     said = f"C_={a.C_:.4g}, norm_={a.norm_}, of the copy {b.C_:.4g}, {b.norm_}"
     if hasattr(a, "classes_"):
@@ -543,13 +637,19 @@ def _check_copy(problem: Twins, told: Told) -> str:
         if apart > 1e-9:
             return "flip"
         raise Dishonest(f"{said}, with the same scores")
-    # What is within 4 tol of the best, relative to its distance from a perfect score, ties: scores may lie at the edge.
+    # What is within 4 tol of the best, relative to its distance from a perfect score, ties: scores
+    # may lie at the edge.
     chosen = [(one.C_, one.norm_) for one in (a, b)]
     factors = np.geomspace(0.5, 2.0, 9)
     both = zip((a, b), tables, strict=True)
-    if set(chosen) <= {_smoothest(model, table, factor) for model, table in both for factor in factors}:
+    if set(chosen) <= {
+        _smoothest(model, table, factor) for model, table in both for factor in factors
+    }:
         return "edge"
-    raise Dishonest(f"{said}; mean scores {tables[0].mean(axis=1).tolist()} and {tables[1].mean(axis=1).tolist()}")
+    raise Dishonest(
+        f"{said}; mean scores {tables[0].mean(axis=1).tolist()} and"
+        f" {tables[1].mean(axis=1).tolist()}"
+    )
 
 
 def _solved_more_exactly(model: Any, X: Array, y: Array) -> Any:
@@ -559,7 +659,8 @@ def _solved_more_exactly(model: Any, X: Array, y: Array) -> Any:
 
 
 def _smoothest(model: Any, scores: Array, factor: float) -> tuple[float, Any]:
-    """Return the smallest C whose score ties with the best, and the first norm there, with a multiple of the margin."""
+    """Return the smallest C whose score ties with the best, and the first norm there, with a
+    multiple of the margin."""
     means = scores.mean(axis=1)
     best = np.nanmax(means)
     margin = factor * max(4.0 * model.tol * abs((1.0 if best > 0 else 0.0) - best), 1e-12)
@@ -569,14 +670,24 @@ def _smoothest(model: Any, scores: Array, factor: float) -> tuple[float, Any]:
 
 
 def _check_weights(a: Any, b: Any) -> str:
-    """Hold chosen kernels to each other: none has a share of its own in one model and none in the other."""
-    left, right = (np.atleast_2d(one.weights_) / max(float(np.max(one.weights_)), 1e-300) for one in (a, b))
+    """Hold chosen kernels to each other: none has a share of its own in one model and none in the
+    other."""
+    left, right = (
+        np.atleast_2d(one.weights_) / max(float(np.max(one.weights_)), 1e-300) for one in (a, b)
+    )
     if np.any((np.minimum(left, right) == 0) & (np.maximum(left, right) > 0.05)):
         raise Dishonest(f"weights {a.weights_}, of the copy {b.weights_}")
     return "gap"
 
 
-_DRAWN = {"single": _single, "steps": _steps, "names": _names, "pairs": _pairs, "events": _events, "copy": _copy}
+_DRAWN = {
+    "single": _single,
+    "steps": _steps,
+    "names": _names,
+    "pairs": _pairs,
+    "events": _events,
+    "copy": _copy,
+}
 _JUDGES = {
     "single": _check_single,
     "steps": _check_steps,

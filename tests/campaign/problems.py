@@ -1,4 +1,5 @@
-"""Random problems, each drawn from (seed, index) alone: data, kernels and an estimator with its parameters."""
+"""Random problems, each drawn from (seed, index) alone: data, kernels and an estimator with its
+parameters."""
 
 from __future__ import annotations
 
@@ -78,7 +79,10 @@ class DrawnProblem:
         if self.name == "BilinearMKLClassifier":
             return True
         several = self.y is not None and self.y.dtype.kind == "i" and len(np.unique(self.y)) > 2
-        return several and (self.name == "PosteriorMKLClassifier" or self.parameters.get("multi_class", "ovr") != "ovr")
+        return several and (
+            self.name == "PosteriorMKLClassifier"
+            or self.parameters.get("multi_class", "ovr") != "ovr"
+        )
 
     def estimator(self) -> Any:
         return getattr(km, self.name)([drawn.entry for drawn in self.kernels], **self.parameters)
@@ -86,15 +90,26 @@ class DrawnProblem:
     def fit(self, estimator: Any) -> Any:
         options = {} if self.sample_weight is None else {"sample_weight": self.sample_weight}
         X = self.X.astype(np.float32) if self.single else self.X
-        return estimator.fit(X, self.y, **options) if self.y is not None else estimator.fit(X, **options)
+        return (
+            estimator.fit(X, self.y, **options)
+            if self.y is not None
+            else estimator.fit(X, **options)
+        )
 
     def __str__(self) -> str:
         given = ", ".join(f"{key}={value!r}" for key, value in self.parameters.items())
         kernels = ", ".join(f"{k.name}: {k.kernel!r}" for k in self.kernels)
-        classes = "" if self.y is None or self.y.dtype.kind == "f" else f", {len(np.unique(self.y))} classes"
+        classes = (
+            ""
+            if self.y is None or self.y.dtype.kind == "f"
+            else f", {len(np.unique(self.y))} classes"
+        )
         weighted = "" if self.sample_weight is None else ", weighted"
         single = " of float32" if self.single else ""
-        return f"{self.name}({given}) on {len(self.X)} samples{single}{classes}{weighted} with [{kernels}]"
+        return (
+            f"{self.name}({given}) on {len(self.X)} samples{single}{classes}{weighted} with"
+            f" [{kernels}]"
+        )
 
 
 #: Share of the problems that could do without a stored kernel which have to.
@@ -106,7 +121,11 @@ SINGLE = 0.07
 def draw(seed: int, index: int) -> DrawnProblem:
     """Return problem number `index` of a seed."""
     rng = np.random.default_rng([seed, index])
-    name = str(rng.choice(list(_ESTIMATORS), p=np.array(list(_ESTIMATORS.values())) / sum(_ESTIMATORS.values())))
+    name = str(
+        rng.choice(
+            list(_ESTIMATORS), p=np.array(list(_ESTIMATORS.values())) / sum(_ESTIMATORS.values())
+        )
+    )
     parameters = _parameters(rng, name)
     conic = parameters.get("solver")
     low, high = _pick(rng, {(2, 10): 3, (10, 60): 5, (60, 121): 2})
@@ -114,7 +133,11 @@ def draw(seed: int, index: int) -> DrawnProblem:
     Z = _samples(rng, n)
     y = _targets(rng, Z, name)
     # A unit and an origin of its own for every table, sometimes for every column.
-    scale = 10.0 ** rng.uniform(-8, 8, size=Z.shape[1] if rng.random() < 0.3 else 1) if rng.random() < 0.3 else 1.0
+    scale = (
+        10.0 ** rng.uniform(-8, 8, size=Z.shape[1] if rng.random() < 0.3 else 1)
+        if rng.random() < 0.3
+        else 1.0
+    )
     offset = 10.0 ** rng.uniform(0, 7, size=Z.shape[1]) if rng.random() < 0.2 else 0.0
     X = Z * scale + offset
     # Drawn apart, so that problems drawn before this was stay what they were.
@@ -127,27 +150,39 @@ def draw(seed: int, index: int) -> DrawnProblem:
     _complete(rng, name, parameters, P, d)
     weight = None
     if name != "DiscriminantMKLClassifier" and rng.random() < 0.25:
-        weight = np.where(rng.random(n) < 0.2, 0.0, 10.0 ** rng.uniform(-3, 3, n) if rng.random() < 0.5 else 1.0)
+        weight = np.where(
+            rng.random(n) < 0.2, 0.0, 10.0 ** rng.uniform(-3, 3, n) if rng.random() < 0.5 else 1.0
+        )
         weight[int(rng.integers(n))] = 1.0
     new = X[rng.integers(n, size=5)]
     if on_demand and _may_be_on_demand(name, parameters, n):
         parameters["memory_budget"] = 0.5 * 8 * n**2
     new = new.astype(np.float32) if single else new
-    return DrawnProblem(name, parameters, kernels, X, y, weight, new, bool(rng.random() < 0.05), single)
+    return DrawnProblem(
+        name, parameters, kernels, X, y, weight, new, bool(rng.random() < 0.05), single
+    )
 
 
 def _may_be_on_demand(name: str, parameters: dict[str, Any], n: int) -> bool:
-    """Whether a kernel that is never stored serves; what needs the whole matrix says so, which is not looked for."""
-    if n < 30 or "approximation" in parameters or name not in ("MKLClassifier", "MKLRegressor", "MKLOneClass"):
+    """Whether a kernel that is never stored serves; what needs the whole matrix says so, which is
+    not looked for."""
+    if (
+        n < 30
+        or "approximation" in parameters
+        or name not in ("MKLClassifier", "MKLRegressor", "MKLOneClass")
+    ):
         return False
-    # Several classes in one problem take interior points where so few samples are stored, and very small rounds else.
+    # Several classes in one problem take interior points where so few samples are stored, and very
+    # small rounds else.
     whole = parameters.get("loss") == "squared" or parameters.get("solver") in ("sdp", "qcqp")
     return not whole and parameters.get("multi_class", "ovr") == "ovr"
 
 
 def _pick(rng: np.random.Generator, shares: dict[Any, float]) -> Any:
     keys = list(shares)
-    return keys[int(rng.choice(len(keys), p=np.array(list(shares.values())) / sum(shares.values())))]
+    return keys[
+        int(rng.choice(len(keys), p=np.array(list(shares.values())) / sum(shares.values())))
+    ]
 
 
 def _samples(rng: np.random.Generator, n: int) -> np.ndarray:
@@ -174,11 +209,15 @@ def _targets(rng: np.random.Generator, Z: np.ndarray, name: str) -> np.ndarray |
     k = int(min(rng.integers(3, 6), n)) if n > 2 and rng.random() < 0.35 else 2
     labels = np.argsort(np.argsort(score)) * k // n
     if rng.random() < 0.15:  # a class of one sample
-        labels = np.where(np.arange(n) == int(rng.integers(n)), 0, np.maximum(labels, 1 if n > 1 else 0))
+        labels = np.where(
+            np.arange(n) == int(rng.integers(n)), 0, np.maximum(labels, 1 if n > 1 else 0)
+        )
     return np.asarray(labels)
 
 
-def _kernels(rng: np.random.Generator, X: np.ndarray, only_radial: bool) -> tuple[list[DrawnKernel], np.ndarray]:
+def _kernels(
+    rng: np.random.Generator, X: np.ndarray, only_radial: bool
+) -> tuple[list[DrawnKernel], np.ndarray]:
     n, d = X.shape
     shares = {"gaussian": 6, "laplacian": 2}
     if not only_radial:
@@ -186,10 +225,16 @@ def _kernels(rng: np.random.Generator, X: np.ndarray, only_radial: bool) -> tupl
     kinds = [_pick(rng, shares) for _ in range(int(rng.integers(1, 6)))]
     kernels: list[DrawnKernel] = []
     for m, kind in enumerate(kinds):
-        columns = list(range(d)) if rng.random() < 0.7 else sorted(set(rng.integers(d, size=2).tolist()))
+        columns = (
+            list(range(d)) if rng.random() < 0.7 else sorted(set(rng.integers(d, size=2).tolist()))
+        )
         if kind == "copy" and kernels:
             last = kernels[-1]
-            kernels.append(DrawnKernel(f"{last.name}-copy{m}", last.kernel, last.columns, last.formula, last.noise))
+            kernels.append(
+                DrawnKernel(
+                    f"{last.name}-copy{m}", last.kernel, last.columns, last.formula, last.noise
+                )
+            )
         elif kind == "given":
             K = _matrix(rng, n)
             formula = lambda A, B, K=K: K[np.ix_(A[:, 0].astype(int), B[:, 0].astype(int))]  # noqa: E731
@@ -203,16 +248,25 @@ def _kernels(rng: np.random.Generator, X: np.ndarray, only_radial: bool) -> tupl
     return kernels, X
 
 
-def _radial(rng: np.random.Generator, kind: str, m: int, columns: list[int], X: np.ndarray) -> DrawnKernel:
-    metric, power, make = ("euclidean", 2, Gaussian) if kind == "gaussian" else ("cityblock", 1, Laplacian)
+def _radial(
+    rng: np.random.Generator, kind: str, m: int, columns: list[int], X: np.ndarray
+) -> DrawnKernel:
+    metric, power, make = (
+        ("euclidean", 2, Gaussian) if kind == "gaussian" else ("cityblock", 1, Laplacian)
+    )
     distances = cdist(X, X, metric)[np.triu_indices(len(X), 1)]
     median = float(np.median(distances)) if np.median(distances) > 0 else 1.0
     width = median * 10.0 ** (rng.uniform(-3, 3) if rng.random() < 0.4 else rng.uniform(-0.5, 0.7))
-    # Squared distances are known to the rounding of the samples' squared distances from their middle.
+    # Squared distances are known to the rounding of the samples' squared distances from their
+    # middle.
     far = float(np.abs(X - X.mean(axis=0)).max(initial=0.0)) * len(columns) / width
     noise = 1e-15 * (100.0 + 50.0 * far**power)
     return DrawnKernel(
-        f"{kind}{m}", make(width), columns, lambda A, B: np.exp(-((cdist(A, B, metric) / width) ** power)), noise
+        f"{kind}{m}",
+        make(width),
+        columns,
+        lambda A, B: np.exp(-((cdist(A, B, metric) / width) ** power)),
+        noise,
     )
 
 
@@ -221,12 +275,18 @@ def _polynomial(rng: np.random.Generator, kind: str, m: int, columns: list[int])
         return DrawnKernel(f"linear{m}", Linear(), columns, lambda A, B: A @ B.T, 1e-13)
     degree, one = int(rng.integers(2, 4)), float(rng.choice([0.0, 1.0]))
     return DrawnKernel(
-        f"polynomial{m}", Polynomial(degree, one), columns, lambda A, B: (A @ B.T + one) ** degree, 1e-12
+        f"polynomial{m}",
+        Polynomial(degree, one),
+        columns,
+        lambda A, B: (A @ B.T + one) ** degree,
+        1e-12,
     )
 
 
 def _matrix(rng: np.random.Generator, n: int) -> np.ndarray:
-    kind = _pick(rng, {"low rank": 3, "full": 2, "zero": 1, "constant": 1, "identity": 1, "block": 1})
+    kind = _pick(
+        rng, {"low rank": 3, "full": 2, "zero": 1, "constant": 1, "identity": 1, "block": 1}
+    )
     scale = 10.0 ** rng.uniform(-8, 8) if rng.random() < 0.3 else 1.0
     if kind in ("low rank", "full"):
         F = rng.normal(size=(n, 1 + int(rng.integers(3)) if kind == "low rank" else n))
@@ -235,14 +295,18 @@ def _matrix(rng: np.random.Generator, n: int) -> np.ndarray:
     if kind == "block":
         groups = rng.integers(3, size=n)
         return scale * (groups[:, np.newaxis] == groups).astype(float)
-    return scale * {"zero": np.zeros((n, n)), "constant": np.ones((n, n)), "identity": np.eye(n)}[kind]
+    return (
+        scale * {"zero": np.zeros((n, n)), "constant": np.ones((n, n)), "identity": np.eye(n)}[kind]
+    )
 
 
-# Parameters ----------------------------------------------------------------------------------------------------------
+# Parameters ---------------------------------------------------------------------------------------
 
 
 def _parameters(rng: np.random.Generator, name: str) -> dict[str, Any]:
-    p: dict[str, Any] = {"normalize": _pick(rng, {"trace": 6, "diagonal": 2, "centered": 2, None: 2})}
+    p: dict[str, Any] = {
+        "normalize": _pick(rng, {"trace": 6, "diagonal": 2, "centered": 2, None: 2})
+    }
     approximation = _pick(rng, {None: 8, "nystroem": 1.5, "fourier": 0.5})
     if approximation is not None:
         p |= {"approximation": approximation, "rank": int(rng.integers(1, 40)), "random_state": 0}
@@ -266,17 +330,25 @@ def _classifier(rng: np.random.Generator, p: dict[str, Any]) -> None:
 
 def _regressor(rng: np.random.Generator, p: dict[str, Any]) -> None:
     p |= {"C": _size(rng), "epsilon": float(_pick(rng, {0.1: 3, 0.0: 1, 1e-6: 1, 10.0: 0.5}))}
-    p |= {"loss": _pick(rng, {"epsilon": 3, "huber": 1, "squared": 1}), "slack": _pick(rng, {1: 2, 2: 1})}
+    p |= {
+        "loss": _pick(rng, {"epsilon": 3, "huber": 1, "squared": 1}),
+        "slack": _pick(rng, {1: 2, 2: 1}),
+    }
 
 
 def _one_class(rng: np.random.Generator, p: dict[str, Any]) -> None:
-    p["nu"] = float(_pick(rng, {0.5: 1, 1.0: 0.5, 0.01: 0.5, round(float(rng.uniform(0.02, 1.0)), 3): 3}))
+    p["nu"] = float(
+        _pick(rng, {0.5: 1, 1.0: 0.5, 0.01: 0.5, round(float(rng.uniform(0.02, 1.0)), 3): 3})
+    )
     if p["normalize"] == "centered":
         p["normalize"] = "trace"
 
 
 def _bilinear(rng: np.random.Generator, p: dict[str, Any]) -> None:
-    p |= {"kappa": _size(rng), "solver": _pick(rng, {"newton": 3, "quasi_newton": 1, "projected_gradient": 1})}
+    p |= {
+        "kappa": _size(rng),
+        "solver": _pick(rng, {"newton": 3, "quasi_newton": 1, "projected_gradient": 1}),
+    }
 
 
 def _discriminant(rng: np.random.Generator, p: dict[str, Any]) -> None:
@@ -307,7 +379,9 @@ def _learner(rng: np.random.Generator, name: str, p: dict[str, Any]) -> None:
         solver = p["solver"] = _solver(rng, name, p)
     norms = {1: 4, 2: 1, 1.2: 0.5, 8.0: 0.5}
     p["norm"] = 1 if solver in ("reduced_gradient", "silp", "qcqp", "sdp") else _pick(rng, norms)
-    learnable = name == "MKLClassifier" and p["slack"] == 2 and p["norm"] == 1 and solver == "newton"
+    learnable = (
+        name == "MKLClassifier" and p["slack"] == 2 and p["norm"] == 1 and solver == "newton"
+    )
     if learnable and rng.random() < 0.2:
         p["C"] = "learn"
 

@@ -30,14 +30,18 @@ GENERATORS: dict[str, tuple[Callable[[int, int], Any], Callable[[Any, Any], str]
     "fifth": (fifth.draw, fifth.check_fit),
     "sixth": (sixth.draw, sixth.check_fit),
 }
-#: Generators of problems of which nothing is so extreme that rounding would explain a gap above `tol`.
+#: Generators of problems of which nothing is so extreme that rounding would explain a gap above
+#: `tol`.
 MUST_CONVERGE = ("fifth",)
-#: How a judge says that its bound of rounding, which is not the library's, is larger than the tolerance.
+#: How a judge says that its bound of rounding, which is not the library's, is larger than the
+#: tolerance.
 HIDDEN = "rounding"
-#: What every warning of a tolerance that is not met names, and what only the warning of other fits of a search does: at
-#: the ends of a grid these may be hidden by rounding, and the fit that is chosen warns by itself.
+#: What every warning of a tolerance that is not met names, and what only the warning of other fits
+#: of a search does: at the ends of a grid these may be hidden by rounding, and the fit that is
+#: chosen warns by itself.
 _UNMET, _IN_SEARCH = "tol=", "fits stopped above"
-#: A share of problems that end at a gap of one or more although nothing is extreme, beyond which the report says so.
+#: A share of problems that end at a gap of one or more although nothing is extreme, beyond which
+#: the report says so.
 _FEW = 0.02
 #: What must not happen.
 FAILURES = ("CRASH", "DISHONEST", "SLOW", "ENDLESS", "UNREACHED")
@@ -64,20 +68,21 @@ class Outcome:
     Attributes
     ----------
     kind : str
-        "ok"; "warned", of something else than the tolerance; "rounding", a tolerance that is not met where the judge
-        shows that rounding is larger; "refused", by a ValueError that names a parameter; or a failure, which any other
-        tolerance that is not met is, too ("UNREACHED").
+        "ok"; "warned", of something else than the tolerance; "rounding", a tolerance that is not
+        met where the judge shows that rounding is larger; "refused", by a ValueError that names a
+        parameter; or a failure, which any other tolerance that is not met is, too ("UNREACHED").
     seconds : float
         What the fit took.
     shown : str
-        How the gap was checked: by the returned coefficients ("gap"), by a "conic" solver, not at all ("unknown"), or
-        as far as "rounding" allows; see the judges.
+        How the gap was checked: by the returned coefficients ("gap"), by a "conic" solver, not at
+        all ("unknown"), or as far as "rounding" allows; see the judges.
     joint : bool
         Whether all classes are told apart in one problem.
     generator : str
         One of `GENERATORS`.
     boundless : bool
-        Whether the gap, with a warning, is one or more, which bounds nothing, although nothing asked for is extreme.
+        Whether the gap, with a warning, is one or more, which bounds nothing, although nothing
+        asked for is extreme.
     solver : str
         What was asked to learn the weights; empty where they are given, or where no gap is stated.
     """
@@ -99,9 +104,10 @@ class Outcome:
 
     def __str__(self) -> str:
         return (
-            f"{self.kind} ({self.seconds:.2f} s) {GENERATORS[self.generator][0](self.seed, self.index)}\n"
-            f"    {self.detail}\n"
-            f"    python -m tests.campaign --generator {self.generator} --seed {self.seed} --index {self.index}"
+            f"{self.kind} ({self.seconds:.2f} s)"
+            f" {GENERATORS[self.generator][0](self.seed, self.index)}\n    {self.detail}\n   "
+            f" python -m tests.campaign --generator {self.generator} --seed {self.seed} --index"
+            f" {self.index}"
         )
 
 
@@ -118,7 +124,18 @@ def run_one(seed: int, index: int, *, generator: str = "first", patience: float 
     if seconds > patience and kind not in FAILURES:
         kind = "SLOW"
     boundless = gap >= 1.0 and getattr(problem, "moderate", False)
-    return Outcome(seed, index, kind, seconds, shown, detail, problem.joint, generator, boundless, _solver_of(problem))
+    return Outcome(
+        seed,
+        index,
+        kind,
+        seconds,
+        shown,
+        detail,
+        problem.joint,
+        generator,
+        boundless,
+        _solver_of(problem),
+    )
 
 
 def _solver_of(problem: Any) -> str:
@@ -129,9 +146,15 @@ def _solver_of(problem: Any) -> str:
     return str(parameters.get("solver", "newton"))
 
 
-def _attempt(problem: Any, check_fit: Callable[[Any, Any], str]) -> tuple[str, float, str, str, float]:
-    """Return the kind of outcome, the seconds of a fit, how the gap was shown, what there is to say, and the gap."""
-    start, fits = time.process_time(), len(getattr(problem, "makers", [None]))  # twins are fitted one by one
+def _attempt(
+    problem: Any, check_fit: Callable[[Any, Any], str]
+) -> tuple[str, float, str, str, float]:
+    """Return the kind of outcome, the seconds of a fit, how the gap was shown, what there is to
+    say, and the gap."""
+    start, fits = (
+        time.process_time(),
+        len(getattr(problem, "makers", [None])),
+    )  # twins are fitted one by one
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
@@ -141,9 +164,16 @@ def _attempt(problem: Any, check_fit: Callable[[Any, Any], str]) -> tuple[str, f
             kind = "refused" if _is_clear(problem, error) else "CRASH"
             return kind, seconds, "", f"{type(error).__name__}: {error}", 0.0
     seconds = (time.process_time() - start) / fits
-    arithmetic = [one for one in caught if issubclass(one.category, RuntimeWarning) and "kernelmosaic" in one.filename]
+    arithmetic = [
+        one
+        for one in caught
+        if issubclass(one.category, RuntimeWarning) and "kernelmosaic" in one.filename
+    ]
     if arithmetic:
-        found = f"warning of arithmetic: {arithmetic[0].message} ({arithmetic[0].filename}:{arithmetic[0].lineno})"
+        found = (
+            f"warning of arithmetic: {arithmetic[0].message}"
+            f" ({arithmetic[0].filename}:{arithmetic[0].lineno})"
+        )
         return "CRASH", seconds, "", found, 0.0
     stopped = [str(one.message) for one in caught if issubclass(one.category, ConvergenceWarning)]
     try:
@@ -157,28 +187,40 @@ def _attempt(problem: Any, check_fit: Callable[[Any, Any], str]) -> tuple[str, f
     # Ridge has slopes, of several targets by interpolation, in place of a gap.
     gap = float(getattr(model, "duality_gap_", 0.0))
     if not stopped and gap > model.tol:
-        return "DISHONEST", seconds, shown, f"duality_gap_={gap:.3g} is above tol without a warning", gap
+        return (
+            "DISHONEST",
+            seconds,
+            shown,
+            f"duality_gap_={gap:.3g} is above tol without a warning",
+            gap,
+        )
     return _kind_of(stopped, gap <= model.tol, shown), seconds, shown, "; ".join(stopped), gap
 
 
 def _kind_of(stopped: list[str], is_closed: bool, shown: str) -> str:
-    """Return what became of an honest fit, from its warnings, whether its gap is within `tol`, and its judge's word."""
-    if is_closed and not any(_UNMET in message and _IN_SEARCH not in message for message in stopped):
+    """Return what became of an honest fit, from its warnings, whether its gap is within `tol`, and
+    its judge's word."""
+    if is_closed and not any(
+        _UNMET in message and _IN_SEARCH not in message for message in stopped
+    ):
         return "warned" if stopped else "ok"
     return "rounding" if shown == HIDDEN else "UNREACHED"
 
 
 def _is_clear(problem: Any, error: Exception) -> bool:
-    """Whether an error is one of ours: about the values given, and naming a parameter or argument."""
+    """Whether an error is one of ours: about the values given, and naming a parameter or
+    argument."""
     if type(error) is not ValueError:
         return False
     words = set("".join(c if c.isalnum() or c == "_" else " " for c in str(error)).split())
     estimator = problem.estimator()
-    known = estimator.get_params(deep=False) if hasattr(estimator, "get_params") else vars(estimator)
+    known = (
+        estimator.get_params(deep=False) if hasattr(estimator, "get_params") else vars(estimator)
+    )
     return bool(words & {*known, *_ALSO})
 
 
-# Many ----------------------------------------------------------------------------------------------------------------
+# Many ---------------------------------------------------------------------------------------------
 
 
 def run_many(
@@ -187,7 +229,8 @@ def run_many(
     n_jobs: int = 1,
     each: Callable[[Outcome], None] = lambda outcome: None,
 ) -> list[Outcome]:
-    """Run problems, given by generator and number, in worker processes; return the outcomes in any order.
+    """Run problems, given by generator and number, in worker processes; return the outcomes in any
+    order.
 
     A process whose fit does not end is ended.
     """
@@ -256,7 +299,15 @@ class _Worker:
         self.end()
         self.start()
         joint = GENERATORS[self.generator][0](self.seed, self.index).joint
-        return Outcome(self.seed, self.index, kind, seconds, detail=detail, joint=joint, generator=self.generator)
+        return Outcome(
+            self.seed,
+            self.index,
+            kind,
+            seconds,
+            detail=detail,
+            joint=joint,
+            generator=self.generator,
+        )
 
     def end(self) -> None:
         self.process.kill()
@@ -285,27 +336,40 @@ def report(outcomes: list[Outcome]) -> str:
 
 
 def _report(outcomes: list[Outcome]) -> str:
-    lines = [f"{len(outcomes)} problems of seed {outcomes[0].seed}, {outcomes[0].generator} generator"]
+    lines = [
+        f"{len(outcomes)} problems of seed {outcomes[0].seed}, {outcomes[0].generator} generator"
+    ]
     for title, joint in (("one output at a time", False), ("all classes in one problem", True)):
         group = [outcome for outcome in outcomes if outcome.joint == joint]
         if group:
-            kinds, shown = Counter(one.kind for one in group), Counter(one.shown for one in group if one.shown)
+            kinds, shown = (
+                Counter(one.kind for one in group),
+                Counter(one.shown for one in group if one.shown),
+            )
             half, most = np.percentile([one.seconds for one in group], [50, 99])
             longest = max(one.seconds for one in group)
             lines += [
                 f"{title}: {_counts(kinds)}; gaps shown by: {_counts(shown)}",
-                f"    seconds per fit: median {half:.3f}, 99th percentile {most:.2f}, longest {longest:.2f}",
+                (
+                    f"    seconds per fit: median {half:.3f}, 99th percentile {most:.2f}, longest"
+                    f" {longest:.2f}"
+                ),
             ]
     lines += _reached_lines(outcomes)
     boundless = sum(one.boundless for one in outcomes)
     if boundless > _FEW * len(outcomes):
-        lines.append(f"{boundless / len(outcomes):.1%} end at a gap of one or more although nothing is extreme")
+        lines.append(
+            f"{boundless / len(outcomes):.1%} end at a gap of one or more although nothing is"
+            " extreme"
+        )
     return "\n".join([*lines, *(str(outcome) for outcome in outcomes if outcome.failed)])
 
 
 def _reached_lines(outcomes: list[Outcome]) -> list[str]:
     """Return how many of the fits of each solver reached the tolerance that was asked for."""
-    fits = [one for one in outcomes if one.kind in ("ok", "warned", "SLOW", "rounding", "UNREACHED")]
+    fits = [
+        one for one in outcomes if one.kind in ("ok", "warned", "SLOW", "rounding", "UNREACHED")
+    ]
     lines = []
     for solver in sorted({one.solver for one in fits}):
         kinds = Counter(one.kind for one in fits if one.solver == solver)

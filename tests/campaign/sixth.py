@@ -1,18 +1,24 @@
-"""Problems of everything around the solvers: weights and groups of samples, rows, columns, tables, files and threads.
+"""Problems of everything around the solvers: weights and groups of samples, rows, columns, tables,
+files and threads.
 
-Every family draws one kind of use, fits it, and holds the answers to what must be true of them whatever the method:
+Every family draws one kind of use, fits it, and holds the answers to what must be true of them
+whatever the method:
 
-- machines of least squares with `groups`, `sample_weight`, `class_weight` and `subsample`, exact and in features, are
-  those of their linear system, and leave-one-out predictions those of refits without the group, both written here;
+- machines of least squares with `groups`, `sample_weight`, `class_weight` and `subsample`, exact
+  and in features, are those of their linear system, and leave-one-out predictions those of refits
+  without the group, both written here;
 - fits to shuffled rows, to weights times a constant, and to tables in another order agree;
 - clusters of a graph of several components are the components, which a plain search finds;
-- views that hardly a sample shares, targets that are missing, tables of swapped widths, names in another order and
-  functions that are no kernels are answered rightly, or refused by an error that names them;
-- tables in every format of files give the texts that were written, and the predictions of those rows in Python;
-- threads that predict together get the answers of one, and leave the limits of threads as they were; all of several
-  processes that save to one file succeed.
+- views that hardly a sample shares, targets that are missing, tables of swapped widths, names in
+  another order and functions that are no kernels are answered rightly, or refused by an error that
+  names them;
+- tables in every format of files give the texts that were written, and the predictions of those
+  rows in Python;
+- threads that predict together get the answers of one, and leave the limits of threads as they
+  were; all of several processes that save to one file succeed.
 
-The family of a problem is its number modulo the number of families, so that a short run has all of them.
+The family of a problem is its number modulo the number of families, so that a short run has all of
+them.
 """
 
 from __future__ import annotations
@@ -95,11 +101,19 @@ class Trial:
             warnings.simplefilter("always")
             values = FAMILIES[self.family].answer(self)
         for warning in caught:
-            warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
-        return Answers(values, any(issubclass(warning.category, ConvergenceWarning) for warning in caught))
+            warnings.warn_explicit(
+                warning.message, warning.category, warning.filename, warning.lineno
+            )
+        return Answers(
+            values, any(issubclass(warning.category, ConvergenceWarning) for warning in caught)
+        )
 
     def __str__(self) -> str:
-        short = {key: value for key, value in self.facts.items() if isinstance(value, str | int | float | bool)}
+        short = {
+            key: value
+            for key, value in self.facts.items()
+            if isinstance(value, str | int | float | bool)
+        }
         facts = ", ".join(f"{key}={value!r}" for key, value in short.items())
         return f"{self.family}: {self.make()!r} on {len(self.X)} samples; {facts}"
 
@@ -115,7 +129,8 @@ class Family:
     answer : callable
         From a trial to answers by name; the library is called here.
     judge : callable
-        Raises `Dishonest` if the answers to a trial are wrong, or returns how they were shown to be right.
+        Raises `Dishonest` if the answers to a trial are wrong, or returns how they were shown to be
+        right.
     """
 
     draw: Callable[[np.random.Generator], Trial]
@@ -135,7 +150,7 @@ def check_fit(trial: Trial, answers: Answers) -> str:
     return FAMILIES[trial.family].judge(trial, answers)
 
 
-# Samples, targets and outputs ----------------------------------------------------------------------------------------
+# Samples, targets and outputs ---------------------------------------------------------------------
 
 
 def _samples(rng: np.random.Generator, n: int, d: int) -> tuple[Array, Array]:
@@ -186,8 +201,11 @@ def _require_equal(answer: Any, expected: Array, what: str, off: float = 1e-8) -
 
 
 def _require_bounds(first: Any, second: Any, what: str) -> None:
-    """Raise if one model of a convex problem is worth more than the other one proves to be possible."""
-    lower_bounds = [model.objective_ - model.duality_gap_ * abs(model.objective_) for model in (first, second)]
+    """Raise if one model of a convex problem is worth more than the other one proves to be
+    possible."""
+    lower_bounds = [
+        model.objective_ - model.duality_gap_ * abs(model.objective_) for model in (first, second)
+    ]
     rounding = 1e-9 * (abs(first.objective_) + abs(second.objective_))
     if max(lower_bounds) > min(first.objective_, second.objective_) + rounding:
         raise Dishonest(
@@ -196,7 +214,7 @@ def _require_bounds(first: Any, second: Any, what: str) -> None:
         )
 
 
-# Least squares with groups, weights, class weights and some samples to learn from -----------------------------------
+# Least squares with groups, weights, class weights and some samples to learn from -----------------
 
 #: Kernels as the library has them, and their formulas; those of the second row have few features.
 _FORMULAS: dict[str, tuple[Callable[[], Any], Callable[[Array, Array], Array]]] = {
@@ -223,7 +241,8 @@ def _draw_weights(rng: np.random.Generator, n: int) -> Array | None:
 
 
 def _draw_groups(rng: np.random.Generator, n: int, weight: Array | None) -> Array | None:
-    """Return labels of groups, at least two of which have samples of positive weight; None for no groups."""
+    """Return labels of groups, at least two of which have samples of positive weight; None for no
+    groups."""
     if rng.random() < 0.35:
         return None
     labels = rng.integers(int(rng.choice([2, 4, max(n // 3, 3)])), size=n)
@@ -256,7 +275,13 @@ def _draw_ridge(rng: np.random.Generator, family: str) -> Trial:
         "normalize": None,
         "random_state": 0,
         "criterion": _pick(rng, {"loo": 3, "evidence": 1}),
-        "subsample": None if subsample == "all" else n + 3 if subsample == "more" else int(rng.integers(6, most)),
+        "subsample": (
+            None
+            if subsample == "all"
+            else n + 3
+            if subsample == "more"
+            else int(rng.integers(6, most))
+        ),
     }
     if in_features:
         parameters["subsample"] = int(rng.integers(10, most))
@@ -298,7 +323,9 @@ def _answer_ridge(trial: Trial) -> dict[str, Any]:
     X, y, options, order = trial.X, trial.facts["y"], trial.facts["options"], trial.facts["order"]
     with _exact_systems_up_to(trial.facts["exact_up_to"]):
         model = trial.make().fit(X, y, **options)
-        shuffled = trial.make().fit(X[order], y[order], **{name: value[order] for name, value in options.items()})
+        shuffled = trial.make().fit(
+            X[order], y[order], **{name: value[order] for name, value in options.items()}
+        )
     new = trial.facts["new"]
     left_out = np.asarray(model.loo_predictions_)
     shuffled_left_out = np.empty_like(left_out)
@@ -350,7 +377,8 @@ def _solved(K: Array, ridge_terms: Array, Y: Array) -> tuple[Array, Array]:
 
 
 def _left_out_by_refits(K: Array, weight: Array, alpha: float, Y: Array, groups: Array) -> Array:
-    """Return the outputs of every sample by the machine without its group, each from its own linear system."""
+    """Return the outputs of every sample by the machine without its group, each from its own linear
+    system."""
     outputs = np.empty_like(Y)
     for label in np.unique(groups):
         own = groups == label
@@ -387,7 +415,9 @@ def _judge_ridge(trial: Trial, answers: Answers) -> str:
     # The constants of classes are those of calibrated probabilities.
     shift = np.asarray(model.intercept_) - constant if is_classifier else np.zeros(Y.shape[1])
     expected = new_K @ beta + constant + shift
-    _require_equal(values["outputs"], expected, "outputs of new samples beside their linear system", off)
+    _require_equal(
+        values["outputs"], expected, "outputs of new samples beside their linear system", off
+    )
     groups = trial.facts["options"].get("groups", np.arange(len(y)))
     left_out = _left_out_by_refits(K, weight, alpha, Y, groups)
     _check_left_out(model, values["left_out"], left_out + shift, off)
@@ -397,24 +427,33 @@ def _judge_ridge(trial: Trial, answers: Answers) -> str:
         _check_slope(trial, model, K, weight, groups, left_out, answers.warned)
     if not answers.warned:
         _require_equal(values["shuffled"], values["outputs"], "shuffled rows, outputs", 1e-3)
-        # Weights that are learned from a handful of samples, outside of the largest group, are those of rounding.
+        # Weights that are learned from a handful of samples, outside of the largest group, are
+        # those of rounding.
         n_outside = len(y) - max(np.unique(groups, return_counts=True)[1])
         if not is_classifier and (model.weight_prior_ is None or n_outside >= 10):
-            _require_equal(values["shuffled_left_out"], values["left_out"], "shuffled rows, left out", 1e-2)
+            _require_equal(
+                values["shuffled_left_out"], values["left_out"], "shuffled rows, left out", 1e-2
+            )
     return "gap"
 
 
 def _check_left_out(model: Any, stated: Array, expected: Array, off: float) -> None:
-    """Hold leave-one-out predictions to refits; where weights are learned they are of weights from other samples."""
+    """Hold leave-one-out predictions to refits; where weights are learned they are of weights from
+    other samples."""
     if model.weight_prior_ is not None:
         return
     if not hasattr(model, "classes_"):
-        _require_equal(stated, expected[:, 0], "loo_predictions_ beside refits without the group", 10.0 * off)
+        _require_equal(
+            stated, expected[:, 0], "loo_predictions_ beside refits without the group", 10.0 * off
+        )
         return
     labels, margin = _labels_of(model, expected)
     wrong = (margin > 100.0 * off) & (labels != stated)
     if wrong.any():
-        raise Dishonest(f"loo_predictions_ of sample {np.flatnonzero(wrong)[0]} is not that of a refit without it")
+        raise Dishonest(
+            f"loo_predictions_ of sample {np.flatnonzero(wrong)[0]} is not that of a refit"
+            " without it"
+        )
 
 
 def _labels_of(model: Any, outputs: Array) -> tuple[Array, Array]:
@@ -437,9 +476,16 @@ def _check_accuracy(trial: Trial, model: Any, expected: Array, off: float) -> No
 
 
 def _check_slope(
-    trial: Trial, model: Any, K: Array, weight: Array, groups: Array, left_out: Array, is_warned: bool
+    trial: Trial,
+    model: Any,
+    K: Array,
+    weight: Array,
+    groups: Array,
+    left_out: Array,
+    is_warned: bool,
 ) -> None:
-    """Hold score and ridge to leave-one-out residuals of refits: the criterion of all samples is level in the ridge."""
+    """Hold score and ridge to leave-one-out residuals of refits: the criterion of all samples is
+    level in the ridge."""
     y = trial.facts["y"]
     share = weight / weight.sum()
     missed = share @ (y - left_out[:, 0]) ** 2
@@ -456,16 +502,23 @@ def _check_slope(
     counted, n = weight > 0, int(np.sum(weight > 0))
     values = []
     for step in (-0.01, 0.01):
-        residuals = y - _left_out_by_refits(K, weight, model.alpha_ * np.exp(step), y[:, np.newaxis], groups)[:, 0]
+        residuals = (
+            y
+            - _left_out_by_refits(K, weight, model.alpha_ * np.exp(step), y[:, np.newaxis], groups)[
+                :, 0
+            ]
+        )
         ridge_of_mean_weight = model.alpha_ * np.exp(step) / weight[counted].mean()
         prior = 0.05 * (np.log(ridge_of_mean_weight) + 1.0) ** 2
         values.append(0.5 * n * np.log(share @ residuals**2) + prior)
     slope = abs(values[1] - values[0]) / 0.02 / n
     if slope > 5.0 * model.tol:
-        raise Dishonest(f"the criterion has a slope of {slope:.2g} in the ridge, by refits; tol={model.tol:g}")
+        raise Dishonest(
+            f"the criterion has a slope of {slope:.2g} in the ridge, by refits; tol={model.tol:g}"
+        )
 
 
-# Rows in another order ----------------------------------------------------------------------------------------------
+# Rows in another order ----------------------------------------------------------------------------
 
 
 def _draw_rows(rng: np.random.Generator) -> Trial:
@@ -487,12 +540,25 @@ def _draw_rows(rng: np.random.Generator) -> Trial:
     X, score = _samples(rng, n, 4)
     parameters: dict[str, Any] = {}
     if machine != "MKLOneClass" and rng.random() < 0.3:
-        parameters |= {"approximation": "nystroem", "rank": int(rng.integers(3, 12)), "random_state": 0}
+        parameters |= {
+            "approximation": "nystroem",
+            "rank": int(rng.integers(3, 12)),
+            "random_state": 0,
+        }
     elif machine.startswith("MKLRidge"):
         parameters["subsample"] = int(rng.integers(8, n))
     is_mosaic = bool(rng.random() < 0.3) and "approximation" not in parameters
-    kernels = [("left", Gaussian(), [0, 1]), ("right", Gaussian(), [2, 3]), ("line", Linear(), [2, 3])]
-    if machine.startswith("MKLRidge") and not is_mosaic and "approximation" not in parameters and rng.random() < 0.3:
+    kernels = [
+        ("left", Gaussian(), [0, 1]),
+        ("right", Gaussian(), [2, 3]),
+        ("line", Linear(), [2, 3]),
+    ]
+    if (
+        machine.startswith("MKLRidge")
+        and not is_mosaic
+        and "approximation" not in parameters
+        and rng.random() < 0.3
+    ):
         kernels[0] = ("left", Gaussian("learn"), [0, 1])
         parameters["max_iter"] = 200
     lacking = np.zeros((n, 4), dtype=bool)
@@ -500,7 +566,13 @@ def _draw_rows(rng: np.random.Generator) -> Trial:
         rows = rng.random(n) < 0.3
         lacking[np.ix_(rows, [2, 3])] = True
     no_targets = machine in ("MKLOneClass", "MKLKernelPCA")
-    y = None if no_targets else score if machine in ("MKLRegressor", "MKLRidgeCV") else _classes(score, 2)
+    y = (
+        None
+        if no_targets
+        else score
+        if machine in ("MKLRegressor", "MKLRidgeCV")
+        else _classes(score, 2)
+    )
     takes_weights = machine not in ("DiscriminantMKLClassifier", "MKLKernelPCA")
     weight = rng.uniform(0.3, 3.0, n) if takes_weights and rng.random() < 0.4 else None
     facts = {
@@ -540,7 +612,9 @@ def _judge_rows(trial: Trial, answers: Answers) -> str:
         _require_bounds(first, second, "shuffled rows")
         return "gap"
     if trial.facts["machine"] == "MKLKernelPCA":
-        _require_equal(second.eigenvalues_, np.asarray(first.eigenvalues_), "shuffled rows, eigenvalues", 1e-6)
+        _require_equal(
+            second.eigenvalues_, np.asarray(first.eigenvalues_), "shuffled rows, eigenvalues", 1e-6
+        )
         return "gap"
     if answers.warned:
         return "unknown"
@@ -549,16 +623,22 @@ def _judge_rows(trial: Trial, answers: Answers) -> str:
     return "gap"
 
 
-# Weights of samples times a constant --------------------------------------------------------------------------------
+# Weights of samples times a constant --------------------------------------------------------------
 
 
 def _draw_factor(rng: np.random.Generator) -> Trial:
-    machine = str(_pick(rng, {"MKLRidgeCV": 2, "MKLRidgeClassifierCV": 2, "MKLClassifier": 1, "MKLRegressor": 1}))
+    machine = str(
+        _pick(
+            rng, {"MKLRidgeCV": 2, "MKLRidgeClassifierCV": 2, "MKLClassifier": 1, "MKLRegressor": 1}
+        )
+    )
     n = int(rng.integers(15, 50))
     X, score = _samples(rng, n, 3)
     factor = 10.0 ** float(rng.uniform(-6, 6))
     is_ridge = machine.startswith("MKLRidge")
-    parameters: dict[str, Any] = {"tol": 1e-4} if is_ridge else {"C": 10.0 ** float(rng.uniform(-1, 1))}
+    parameters: dict[str, Any] = (
+        {"tol": 1e-4} if is_ridge else {"C": 10.0 ** float(rng.uniform(-1, 1))}
+    )
     if is_ridge:
         parameters |= {"criterion": _pick(rng, {"loo": 2, "evidence": 1})}
         if rng.random() < 0.4:
@@ -602,13 +682,17 @@ def _judge_factor(trial: Trial, answers: Answers) -> str:
     new = trial.facts["new"]
     _require_equal(_outputs(second, new), _outputs(first, new), "weights times a constant", 1e-3)
     if not np.isclose(first.best_score_, second.best_score_, rtol=0.0, atol=1e-3):
-        raise Dishonest(f"weights times a constant: best_score_ {first.best_score_}, {second.best_score_}")
+        raise Dishonest(
+            f"weights times a constant: best_score_ {first.best_score_}, {second.best_score_}"
+        )
     if not np.isclose(second.alpha_ / trial.facts["factor"], first.alpha_, rtol=0.1):
-        raise Dishonest(f"weights times {trial.facts['factor']:.2g}: alpha_ {first.alpha_}, {second.alpha_}")
+        raise Dishonest(
+            f"weights times {trial.facts['factor']:.2g}: alpha_ {first.alpha_}, {second.alpha_}"
+        )
     return "gap"
 
 
-# Graphs of several components ---------------------------------------------------------------------------------------
+# Graphs of several components ---------------------------------------------------------------------
 
 
 class ClusteringOfMany(km.MKLClustering):
@@ -624,7 +708,9 @@ def _draw_components(rng: np.random.Generator) -> Trial:
     labels = rng.permutation(np.repeat(np.arange(n_components), sizes))
     n_views = int(rng.integers(1, 3))
     d = n_components
-    X = np.hstack([20.0 * np.eye(d)[labels] + rng.normal(size=(len(labels), d)) for _ in range(n_views)])
+    X = np.hstack(
+        [20.0 * np.eye(d)[labels] + rng.normal(size=(len(labels), d)) for _ in range(n_views)]
+    )
     kernels = [(f"view{v}", Linear(), list(range(v * d, (v + 1) * d))) for v in range(n_views)]
     parameters = {
         "embedding": str(_pick(rng, {"graph": 2, "kernel": 1})),
@@ -643,7 +729,11 @@ def _draw_components(rng: np.random.Generator) -> Trial:
 
 def _answer_components(trial: Trial) -> dict[str, Any]:
     model = trial.make().fit(trial.X)
-    return {"model": model, "labels": np.asarray(model.labels_), "predicted": np.asarray(model.predict(trial.X))}
+    return {
+        "model": model,
+        "labels": np.asarray(model.labels_),
+        "predicted": np.asarray(model.predict(trial.X)),
+    }
 
 
 def _count_components(X: Array, n_neighbors: int) -> int:
@@ -666,29 +756,41 @@ def _count_components(X: Array, n_neighbors: int) -> int:
 
 
 def _judge_components(trial: Trial, answers: Answers) -> str:
-    model, labels, n_components = answers.values["model"], trial.facts["labels"], trial.facts["components"]
+    model, labels, n_components = (
+        answers.values["model"],
+        trial.facts["labels"],
+        trial.facts["components"],
+    )
     if _count_components(trial.X, model.n_neighbors_) != n_components:
         return "unknown"
     if model.embedding == "graph":
         ones = int(np.sum(np.abs(np.asarray(model.eigenvalues_) - 1.0) < 1e-6))
         if ones != min(n_components, len(model.eigenvalues_)):
-            raise Dishonest(f"{ones} eigenvalues of one, but the graph has {n_components} components")
+            raise Dishonest(
+                f"{ones} eigenvalues of one, but the graph has {n_components} components"
+            )
     if model.n_clusters_ != n_components:
-        raise Dishonest(f"{model.n_clusters_} clusters, but the graph has {n_components} components")
+        raise Dishonest(
+            f"{model.n_clusters_} clusters, but the graph has {n_components} components"
+        )
     for name in ("labels", "predicted"):
         agreement = adjusted_rand_score(labels, answers.values[name])
         if agreement < 1.0 - 1e-9:
-            raise Dishonest(f"{name}: clusters are not the components, adjusted Rand index {agreement:.3f}")
+            raise Dishonest(
+                f"{name}: clusters are not the components, adjusted Rand index {agreement:.3f}"
+            )
     return "gap"
 
 
-# Views without common samples ---------------------------------------------------------------------------------------
+# Views without common samples ---------------------------------------------------------------------
 
 
 def _draw_mosaic(rng: np.random.Generator) -> Trial:
     n, n_views = int(rng.integers(12, 50)), int(rng.integers(2, 5))
     hidden = rng.normal(size=(n, 2))
-    X = np.hstack([hidden @ rng.normal(size=(2, 3)) + 0.1 * rng.normal(size=(n, 3)) for _ in range(n_views)])
+    X = np.hstack(
+        [hidden @ rng.normal(size=(2, 3)) + 0.1 * rng.normal(size=(n, 3)) for _ in range(n_views)]
+    )
     present = rng.random((n, n_views)) < 0.6
     kind = str(_pick(rng, {"disjoint": 3, "random": 2, "constant": 1, "new": 1}))
     cut = int(rng.integers(2, n - 2))
@@ -704,18 +806,34 @@ def _draw_mosaic(rng: np.random.Generator) -> Trial:
     machine = str(
         _pick(
             rng,
-            {"MKLKernelPCA": 3, "MKLClustering": 2, "MKLClassifier": 2, "MKLRidgeClassifierCV": 2, "MKLRidgeCV": 1},
+            {
+                "MKLKernelPCA": 3,
+                "MKLClustering": 2,
+                "MKLClassifier": 2,
+                "MKLRidgeClassifierCV": 2,
+                "MKLRidgeCV": 1,
+            },
         )
     )
     parameters: dict[str, Any] = {}
     if machine in ("MKLKernelPCA", "MKLClustering"):
         parameters["weights"] = _pick(rng, {"screen": 1, "statis": 2})
     if machine == "MKLClustering":
-        parameters |= {"n_clusters": 2, "random_state": 0, "embedding": str(rng.choice(["kernel", "graph"]))}
+        parameters |= {
+            "n_clusters": 2,
+            "random_state": 0,
+            "embedding": str(rng.choice(["kernel", "graph"])),
+        }
     y = hidden[:, 0] if machine == "MKLRidgeCV" else _classes(hidden[:, 0], 2)
     new_present = rng.random((4, n_views)) < 0.6
     new_present[np.arange(4), rng.integers(n_views, size=4)] = True
-    facts = {"kind": kind, "machine": machine, "present": present, "new_present": new_present, "y": y}
+    facts = {
+        "kind": kind,
+        "machine": machine,
+        "present": present,
+        "new_present": new_present,
+        "y": y,
+    }
 
     def make() -> Any:
         return getattr(km, machine)(**parameters)
@@ -762,7 +880,7 @@ def _judge_mosaic(trial: Trial, answers: Answers) -> str:
     return "gap"
 
 
-# Tables of swapped widths, names in another order --------------------------------------------------------------------
+# Tables of swapped widths, names in another order -------------------------------------------------
 
 
 def _draw_widths(rng: np.random.Generator) -> Trial:
@@ -776,7 +894,9 @@ def _draw_widths(rng: np.random.Generator) -> Trial:
         "widths": [int(width) for width in widths],
         "y": y,
         "form": str(_pick(rng, {"dict": 2, "list": 1, "frames": 2})),
-        "swap": [int(v) for v in np.roll(np.arange(len(widths)), int(rng.integers(1, len(widths))))],
+        "swap": [
+            int(v) for v in np.roll(np.arange(len(widths)), int(rng.integers(1, len(widths))))
+        ],
     }
 
     def make() -> Any:
@@ -791,7 +911,10 @@ def _tables(X: Array, widths: list[int], form: str) -> list[Any]:
     parts = np.split(X, np.cumsum(widths)[:-1], axis=1)
     if form != "frames":
         return list(parts)
-    return [pd.DataFrame(part, columns=[f"t{v}_{j}" for j in range(part.shape[1])]) for v, part in enumerate(parts)]
+    return [
+        pd.DataFrame(part, columns=[f"t{v}_{j}" for j in range(part.shape[1])])
+        for v, part in enumerate(parts)
+    ]
 
 
 def _answer_widths(trial: Trial) -> dict[str, Any]:
@@ -811,7 +934,9 @@ def _answer_widths(trial: Trial) -> dict[str, Any]:
         "outputs": _outputs(model, dict(zip(names, tables, strict=True))),
         "swapped": _attempt(lambda: _outputs(model, dict(zip(names, swapped, strict=True)))),
         "backwards": _attempt(lambda: _outputs(model, backwards)),
-        "fewer": _attempt(lambda: _outputs(model, {names[0]: np.hstack([np.asarray(table) for table in tables])})),
+        "fewer": _attempt(
+            lambda: _outputs(model, {names[0]: np.hstack([np.asarray(table) for table in tables])})
+        ),
     }
 
 
@@ -841,7 +966,9 @@ def _draw_orders(rng: np.random.Generator) -> Trial:
     }
 
     def make() -> Any:
-        return getattr(km, machine)([("a", Gaussian(), ["c0", "c1", "c2"]), ("b", Linear(), ["c3", "c4"])])
+        return getattr(km, machine)(
+            [("a", Gaussian(), ["c0", "c1", "c2"]), ("b", Linear(), ["c3", "c4"])]
+        )
 
     return Trial("orders", make, X, facts)
 
@@ -859,7 +986,14 @@ def _answer_orders(trial: Trial) -> dict[str, Any]:
     model = trial.make().fit(frame, y)
     shuffled = frame.iloc[facts["rows"]]
     cells = SimpleNamespace(
-        X=None, obs=pd.DataFrame(index=names), obs_names=names, shape=(n, 5), obsm={}, uns={}, layers={}, raw=None
+        X=None,
+        obs=pd.DataFrame(index=names),
+        obs_names=names,
+        shape=(n, 5),
+        obsm={},
+        uns={},
+        layers={},
+        raw=None,
     )
 
     def written() -> Any:
@@ -878,7 +1012,9 @@ def _answer_orders(trial: Trial) -> dict[str, Any]:
         "score": float(model.score(frame, y)),
         "shuffled score": _attempt(score_of_shuffled),
         "shuffled targets": _attempt(lambda: trial.make().fit(shuffled, y)),
-        "shuffled weights": _attempt(lambda: trial.make().fit(frame, y, sample_weight=weight.iloc[facts["rows"]])),
+        "shuffled weights": _attempt(
+            lambda: trial.make().fit(frame, y, sample_weight=weight.iloc[facts["rows"]])
+        ),
     }
 
 
@@ -886,7 +1022,11 @@ def _judge_orders(trial: Trial, answers: Answers) -> str:
     values, predictions = answers.values, answers.values["predictions"]
 
     def same(answer: Any, expected: Array) -> bool:
-        return bool(np.allclose(np.asarray(answer, dtype=float), np.asarray(expected, dtype=float), atol=1e-8))
+        return bool(
+            np.allclose(
+                np.asarray(answer, dtype=float), np.asarray(expected, dtype=float), atol=1e-8
+            )
+        )
 
     if not same(values["rows"], predictions[trial.facts["rows"]]):
         raise Dishonest("predictions of shuffled rows are not those of the rows")
@@ -899,13 +1039,16 @@ def _judge_orders(trial: Trial, answers: Answers) -> str:
     if not isinstance(values["shuffled score"], Exception) and not np.isclose(
         values["shuffled score"], values["score"], atol=1e-8
     ):
-        raise Dishonest(f"score of targets in another order {values['shuffled score']}, of these {values['score']}")
+        raise Dishonest(
+            f"score of targets in another order {values['shuffled score']}, of these"
+            f" {values['score']}"
+        )
     _require_refusal(values["shuffled targets"], ("y",), "targets in another order")
     _require_refusal(values["shuffled weights"], ("sample_weight",), "weights in another order")
     return "gap"
 
 
-# Functions that are no kernels --------------------------------------------------------------------------------------
+# Functions that are no kernels --------------------------------------------------------------------
 
 
 class OfUser(Kernel):
@@ -914,7 +1057,8 @@ class OfUser(Kernel):
     Parameters
     ----------
     formula : str
-        "sigmoid", "distance", "power", "difference", "lopsided" and "narrow" are none, "bell" and "products" are.
+        "sigmoid", "distance", "power", "difference", "lopsided" and "narrow" are none, "bell" and
+        "products" are.
     slope : float
         A factor of inner products and distances.
     """
@@ -941,11 +1085,22 @@ class OfUser(Kernel):
 def _draw_indefinite(rng: np.random.Generator) -> Trial:
     n = int(rng.integers(12, 50))
     X, score = _samples(rng, n, int(rng.integers(1, 4)))
-    shares = dict.fromkeys(("sigmoid", "distance", "power", "difference", "lopsided", "narrow", "products"), 1.0)
+    shares = dict.fromkeys(
+        ("sigmoid", "distance", "power", "difference", "lopsided", "narrow", "products"), 1.0
+    )
     formula = str(_pick(rng, shares | {"bell": 2.0}))
     slope = 10.0 ** float(rng.uniform(-1, 1))
     machine = str(
-        _pick(rng, {"MKLClassifier": 3, "MKLRegressor": 2, "MKLOneClass": 1, "MKLRidgeCV": 1, "MKLKernelPCA": 1})
+        _pick(
+            rng,
+            {
+                "MKLClassifier": 3,
+                "MKLRegressor": 2,
+                "MKLOneClass": 1,
+                "MKLRidgeCV": 1,
+                "MKLKernelPCA": 1,
+            },
+        )
     )
     parameters: dict[str, Any] = {}
     if rng.random() < 0.3:
@@ -983,16 +1138,21 @@ def _judge_indefinite(trial: Trial, answers: Answers) -> str:
     is_kernel = asymmetry < 1e-12 and smallest > -1e-14
     if isinstance(model, Exception):
         if is_kernel:
-            raise Dishonest(f"{formula} is a kernel, its least eigenvalue {smallest:.2g}, and refused: {model}")
+            raise Dishonest(
+                f"{formula} is a kernel, its least eigenvalue {smallest:.2g}, and refused: {model}"
+            )
         _require_refusal(model, ("kernel", "mine", "definite", "symmetric"), formula)
         return "error"
     if asymmetry > 1e-6 or smallest < -1e-6:
         gap = getattr(model, "duality_gap_", None)
-        raise Dishonest(f"{formula} is fitted, gap {gap}: least eigenvalue {smallest:.2g}, asymmetry {asymmetry:.2g}")
+        raise Dishonest(
+            f"{formula} is fitted, gap {gap}: least eigenvalue {smallest:.2g}, asymmetry"
+            f" {asymmetry:.2g}"
+        )
     return "gap"
 
 
-# Targets that lack values -------------------------------------------------------------------------------------------
+# Targets that lack values -------------------------------------------------------------------------
 
 
 def _draw_targets(rng: np.random.Generator) -> Trial:
@@ -1008,18 +1168,35 @@ def _draw_targets(rng: np.random.Generator) -> Trial:
         else ["MKLRegressor", "MKLRidgeCV", "MKLRegressorCV"]
     )
     machine = "MKLRidgeCV" if several else str(rng.choice(names))
-    facts: dict[str, Any] = {"machine": machine, "several": several, "classifier": is_classifier, "mark": mark}
+    facts: dict[str, Any] = {
+        "machine": machine,
+        "several": several,
+        "classifier": is_classifier,
+        "mark": mark,
+    }
     if several:
         n_targets = int(rng.integers(2, 5))
-        Y = score[:, np.newaxis] * rng.normal(size=n_targets) + 0.3 * rng.normal(size=(n, n_targets))
+        Y = score[:, np.newaxis] * rng.normal(size=n_targets) + 0.3 * rng.normal(
+            size=(n, n_targets)
+        )
         Y[rng.random(Y.shape) < 0.2] = np.nan
         Y[:6] = np.where(np.isnan(Y[:6]), 0.5, Y[:6])
         facts |= {"Y": Y, "new": rng.normal(size=(5, 3))}
     else:
-        facts |= {"score": score, "lacking": lacking, "form": str(_pick(rng, {"list": 1, "array": 1, "series": 2}))}
-    parameters: dict[str, Any] = {"per_target": True, "n_candidates": 40, "random_state": 0} if several else {}
+        facts |= {
+            "score": score,
+            "lacking": lacking,
+            "form": str(_pick(rng, {"list": 1, "array": 1, "series": 2})),
+        }
+    parameters: dict[str, Any] = (
+        {"per_target": True, "n_candidates": 40, "random_state": 0} if several else {}
+    )
     if several:
-        parameters |= {"weights": rng.uniform(0.2, 2.0, 2).round(3).tolist(), "scale": False, "normalize": None}
+        parameters |= {
+            "weights": rng.uniform(0.2, 2.0, 2).round(3).tolist(),
+            "scale": False,
+            "normalize": None,
+        }
 
     def make() -> Any:
         return getattr(km, machine)([Gaussian(1.5), Linear()], **parameters)
@@ -1035,7 +1212,9 @@ def _targets_with_gaps(facts: dict[str, Any]) -> Any:
     if facts["classifier"]:
         values = np.where(_classes(facts["score"], 2), "case", "control").tolist()
     for row in facts["lacking"]:
-        values[row] = marks[facts["mark"]] if facts["mark"] != "inf" or not facts["classifier"] else None
+        values[row] = (
+            marks[facts["mark"]] if facts["mark"] != "inf" or not facts["classifier"] else None
+        )
     if facts["form"] == "list":
         return values
     if facts["form"] == "array":
@@ -1048,36 +1227,68 @@ def _answer_targets(trial: Trial) -> dict[str, Any]:
     if not facts["several"]:
         return {"model": _attempt(lambda: trial.make().fit(trial.X, _targets_with_gaps(facts)))}
     model = trial.make().fit(trial.X, facts["Y"])
-    return {"model": model, "outputs": np.asarray(model.predict(facts["new"])).reshape(len(facts["new"]), -1)}
+    return {
+        "model": model,
+        "outputs": np.asarray(model.predict(facts["new"])).reshape(len(facts["new"]), -1),
+    }
 
 
 def _judge_targets(trial: Trial, answers: Answers) -> str:
     facts, values = trial.facts, answers.values
     if not facts["several"]:
-        _require_refusal(values["model"], ("y ", "y:", "target"), f"a target that is {facts['mark']}")
+        _require_refusal(
+            values["model"], ("y ", "y:", "target"), f"a target that is {facts['mark']}"
+        )
         return "error"
     model, Y, new = values["model"], facts["Y"], facts["new"]
     formulas = (lambda A, B: np.exp(-_squares(A, B) / 1.5**2), lambda A, B: A @ B.T)
     for t in range(Y.shape[1]):
         has = np.flatnonzero(~np.isnan(Y[:, t]))
         eta, alpha = np.asarray(model.weights_)[t], float(np.asarray(model.alpha_)[t])
-        K = sum(e * formula(trial.X[has], trial.X[has]) for e, formula in zip(eta, formulas, strict=True))
-        new_K = sum(e * formula(new, trial.X[has]) for e, formula in zip(eta, formulas, strict=True))
+        K = sum(
+            e * formula(trial.X[has], trial.X[has])
+            for e, formula in zip(eta, formulas, strict=True)
+        )
+        new_K = sum(
+            e * formula(new, trial.X[has]) for e, formula in zip(eta, formulas, strict=True)
+        )
         if np.linalg.cond(K + alpha * np.eye(len(has))) > 1e8:
             continue
         beta, constant = _solved(K, np.full(len(has), alpha), Y[has, t : t + 1])
         expected = (new_K @ beta + constant)[:, 0]
-        _require_equal(values["outputs"][:, t], expected, f"target {t} beside the samples that have it", 1e-5)
-        left_out = _left_out_by_refits(K, np.ones(len(has)), alpha, Y[has, t : t + 1], np.arange(len(has)))
-        score = 1.0 - np.sum((Y[has, t] - left_out[:, 0]) ** 2) / np.sum((Y[has, t] - Y[has, t].mean()) ** 2)
+        _require_equal(
+            values["outputs"][:, t], expected, f"target {t} beside the samples that have it", 1e-5
+        )
+        left_out = _left_out_by_refits(
+            K, np.ones(len(has)), alpha, Y[has, t : t + 1], np.arange(len(has))
+        )
+        score = 1.0 - np.sum((Y[has, t] - left_out[:, 0]) ** 2) / np.sum(
+            (Y[has, t] - Y[has, t].mean()) ** 2
+        )
         if abs(score - model.loo_scores_[t]) > 1e-4 * (1.0 + abs(score)):
             raise Dishonest(f"loo_scores_[{t}]={model.loo_scores_[t]:.6g}, of refits {score:.6g}")
     return "gap"
 
 
-# Files --------------------------------------------------------------------------------------------------------------
+# Files --------------------------------------------------------------------------------------------
 
-_CODES = ("01", "02", "10", "0", "1", "1.0", "1E5", "2e3", "-7", "1.10", "007", "True", "0x1F", "1_000", "+5")
+_CODES = (
+    "01",
+    "02",
+    "10",
+    "0",
+    "1",
+    "1.0",
+    "1E5",
+    "2e3",
+    "-7",
+    "1.10",
+    "007",
+    "True",
+    "0x1F",
+    "1_000",
+    "+5",
+)
 _FORMATS = ("csv", "tsv", "parquet", "npz")
 
 
@@ -1128,7 +1339,9 @@ def _answer_files(trial: Trial) -> dict[str, Any]:
     from tests.cli.tables import write_as
 
     facts = trial.facts
-    table = pd.DataFrame({"id": facts["ids"], "a": trial.X[:, 0], "b": trial.X[:, 1], "site": facts["site"]})
+    table = pd.DataFrame(
+        {"id": facts["ids"], "a": trial.X[:, 0], "b": trial.X[:, 1], "site": facts["site"]}
+    )
     rows = facts["rows"]
     new = table.iloc[rows, facts["columns"]]
     views = ("--view", "numbers=a,b:linear", "--view", "site=site:linear")
@@ -1159,7 +1372,9 @@ def _answer_files(trial: Trial) -> dict[str, Any]:
 def _judge_files(trial: Trial, answers: Answers) -> str:
     facts, values = trial.facts, answers.values
     if "said" in values:
-        raise Dishonest(f"the command line ends with {values['said'][0]}: {values['said'][1][-300:]}")
+        raise Dishonest(
+            f"the command line ends with {values['said'][0]}: {values['said'][1][-300:]}"
+        )
     everything, rows = values["everything"], facts["rows"]
     if everything["id"].tolist() != facts["ids"].tolist():
         raise Dishonest("ids are not those that were written")
@@ -1170,16 +1385,26 @@ def _judge_files(trial: Trial, answers: Answers) -> str:
     for ending, output in values["outputs"].items():
         if output["id"].tolist() != facts["ids"][rows].tolist():
             raise Dishonest(f"ids of a .{ending} file are not those that were written")
-        stated, expected = output["prediction"].to_numpy(), everything["prediction"].to_numpy()[rows]
+        stated, expected = (
+            output["prediction"].to_numpy(),
+            everything["prediction"].to_numpy()[rows],
+        )
         if facts["classes"]:
             if stated.tolist() != expected.tolist():
-                raise Dishonest(f"classes of rows of a .{ending} file alone {stated}, among all {expected}")
+                raise Dishonest(
+                    f"classes of rows of a .{ending} file alone {stated}, among all {expected}"
+                )
         else:
-            _require_equal(stated.astype(float), expected.astype(float), f"rows of a .{ending} file alone", 1e-6)
+            _require_equal(
+                stated.astype(float),
+                expected.astype(float),
+                f"rows of a .{ending} file alone",
+                1e-6,
+            )
     return "gap"
 
 
-# Threads and processes ----------------------------------------------------------------------------------------------
+# Threads and processes ----------------------------------------------------------------------------
 
 _SAVES = """
 import sys
@@ -1194,7 +1419,11 @@ for _ in range(int(sys.argv[3])):
 def _draw_together(rng: np.random.Generator) -> Trial:
     n = int(rng.integers(20, 60))
     X, score = _samples(rng, n, 3)
-    machine = str(_pick(rng, {"MKLClassifier": 1, "MKLRidgeClassifierCV": 1, "MKLRidgeCV": 1, "MKLRegressor": 1}))
+    machine = str(
+        _pick(
+            rng, {"MKLClassifier": 1, "MKLRidgeClassifierCV": 1, "MKLRidgeCV": 1, "MKLRegressor": 1}
+        )
+    )
     facts = {
         "machine": machine,
         "y": _classes(score, 2) if "Classifier" in machine else score,
@@ -1217,7 +1446,9 @@ def _draw_together(rng: np.random.Generator) -> Trial:
 def _blas_threads() -> list[int]:
     from threadpoolctl import threadpool_info
 
-    return [library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"]
+    return [
+        library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"
+    ]
 
 
 def _answer_together(trial: Trial) -> dict[str, Any]:
@@ -1229,8 +1460,12 @@ def _answer_together(trial: Trial) -> dict[str, Any]:
     with threadpool_limits(facts["blas"], "blas"):
         before = _blas_threads()
         with ThreadPoolExecutor(facts["threads"]) as pool:
-            fits = [pool.submit(trial.make().fit, trial.X, facts["y"]) for _ in range(2 * facts["fits"])]
-            at_once = list(pool.map(lambda i: _outputs(model, trial.X[i % 20 :]), range(facts["calls"])))
+            fits = [
+                pool.submit(trial.make().fit, trial.X, facts["y"]) for _ in range(2 * facts["fits"])
+            ]
+            at_once = list(
+                pool.map(lambda i: _outputs(model, trial.X[i % 20 :]), range(facts["calls"]))
+            )
             others = [fit.result() for fit in fits]
         after = _blas_threads()
     errors, loaded, left = _save_at_once(model, facts["threads"], facts["processes"])
@@ -1246,8 +1481,11 @@ def _answer_together(trial: Trial) -> dict[str, Any]:
     }
 
 
-def _save_at_once(model: Any, n_threads: int, n_processes: int, times: int = 2) -> tuple[list[str], Any, list[str]]:
-    """Save a model to one file by threads and processes; return what failed, what it holds, and the folder's files."""
+def _save_at_once(
+    model: Any, n_threads: int, n_processes: int, times: int = 2
+) -> tuple[list[str], Any, list[str]]:
+    """Save a model to one file by threads and processes; return what failed, what it holds, and the
+    folder's files."""
     errors: list[str] = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -1255,7 +1493,10 @@ def _save_at_once(model: Any, n_threads: int, n_processes: int, times: int = 2) 
         km.save(model, copy)
         command = [sys.executable, "-c", _SAVES, str(path), str(copy), "100"]
         environment = os.environ | {"PYTHONPATH": str(_SOURCE)}
-        processes = [subprocess.Popen(command, env=environment, stderr=subprocess.PIPE) for _ in range(n_processes)]
+        processes = [
+            subprocess.Popen(command, env=environment, stderr=subprocess.PIPE)
+            for _ in range(n_processes)
+        ]
         begin = threading.Barrier(n_threads)
 
         def save_some() -> None:
@@ -1283,7 +1524,9 @@ def _judge_together(trial: Trial, answers: Answers) -> str:
     values = answers.values
     before, after = values["limits"]
     if before != after:
-        raise Dishonest(f"threads of the linear algebra {before}, after predictions at once {after}")
+        raise Dishonest(
+            f"threads of the linear algebra {before}, after predictions at once {after}"
+        )
     for alone, together in zip(values["one by one"], values["at once"], strict=True):
         _require_equal(together, alone, "predictions at once", 1e-9)
     for outputs in values["fits"]:

@@ -13,7 +13,15 @@ import pytest
 from tests.campaign import fourth, sixth, third
 from tests.campaign.certificates import Dishonest, check_fit
 from tests.campaign.problems import DrawnKernel, DrawnProblem, draw
-from tests.campaign.runner import GENERATORS, MUST_CONVERGE, Outcome, _kind_of, report, run_many, run_one
+from tests.campaign.runner import (
+    GENERATORS,
+    MUST_CONVERGE,
+    Outcome,
+    _kind_of,
+    report,
+    run_many,
+    run_one,
+)
 from tests.campaign.second import judge
 from tests.campaign.second import problems as second
 from tests.campaign.second.entries import U, applied, combined, entries
@@ -28,7 +36,8 @@ COUNTS = {"first": 6, "second": 3, "third": 3, "fourth": 3, "fifth": 4, "sixth":
 
 
 def first_of_families(cases):
-    """Return the name of the first case of every family: `make campaign` has them all before it trusts the judges."""
+    """Return the name of the first case of every family: `make campaign` has them all before it
+    trusts the judges."""
     first = {}
     for name, (family, *_) in cases.items():
         first.setdefault(family, name)
@@ -37,31 +46,40 @@ def first_of_families(cases):
 
 @pytest.mark.campaign
 def test_no_random_problem_crashes_hangs_or_is_dishonest():
-    # Fresh every time; a failure prints the seed and how to run the problem again. One process runs all of them: to
-    # start one costs as much as thirty problems.
+    # Fresh every time; a failure prints the seed and how to run the problem again. One process runs
+    # all of them: to start one costs as much as thirty problems.
     seed = int(os.environ.get("CAMPAIGN_SEED", secrets.randbelow(2**31)))
     counts = {name: int(os.environ.get("CAMPAIGN_COUNT", count)) for name, count in COUNTS.items()}
     assert set(counts) == set(GENERATORS)
-    outcomes = run_many(seed, [(name, index) for name, count in counts.items() for index in range(count)])
+    outcomes = run_many(
+        seed, [(name, index) for name, count in counts.items() for index in range(count)]
+    )
     assert not any(fails_here(outcome) for outcome in outcomes), report(outcomes)
 
 
 def fails_here(outcome):
     """Whether a problem fails that is drawn anew in every run.
 
-    Seconds depend on the machine and on what else it does: `make campaign` counts fits that are slow, and here only
-    those that do not end count. It also counts every tolerance that is not met; here those of moderate problems count.
+    Seconds depend on the machine and on what else it does: `make campaign` counts fits that are
+    slow, and here only those that do not end count. It also counts every tolerance that is not met;
+    here those of moderate problems count.
     """
     is_extreme = outcome.generator not in MUST_CONVERGE
-    return outcome.failed and outcome.kind != "SLOW" and not (outcome.kind == "UNREACHED" and is_extreme)
+    return (
+        outcome.failed
+        and outcome.kind != "SLOW"
+        and not (outcome.kind == "UNREACHED" and is_extreme)
+    )
 
 
-#: Problems that campaigns found: a weight of −3e-18 (twice), an objective relative to the smaller bound, an overflow
-#: where all slopes round to less than zero, a curvature of zero that rounds to less; a kernel of zeros beside others
-#: with weights of every target, and pairs of one kind by a matrix of rank one, whose antisymmetric kernel is rounding;
-#: decisions of one class in single precision, of which 10⁻⁵ and less counted as zero; a ridge lost in rounding; an
-#: optimum that a conic solver states and nothing attains, and a nearly constant kernel whose last digits separate;
-#: distances of samples less the mean of the support samples, where the judge subtracted that of all.
+#: Problems that campaigns found: a weight of −3e-18 (twice), an objective relative to the smaller
+#: bound, an overflow where all slopes round to less than zero, a curvature of zero that rounds to
+#: less; a kernel of zeros beside others with weights of every target, and pairs of one kind by a
+#: matrix of rank one, whose antisymmetric kernel is rounding; decisions of one class in single
+#: precision, of which 10⁻⁵ and less counted as zero; a ridge lost in rounding; an optimum that a
+#: conic solver states and nothing attains, and a nearly constant kernel whose last digits separate;
+#: distances of samples less the mean of the support samples, where the judge subtracted that of
+#: all.
 MENDED = [
     ("second", 1123581321, 9792),
     ("second", 314159270, 8552),
@@ -94,11 +112,18 @@ def test_problems_that_once_failed(generator, seed, index):
         (["2 of 18 fits stopped above tol=1e-06"], True, "gap", "warned"),
         (["stopped at a slope of 0.1 per sample, above tol=0.001"], True, "gap", "UNREACHED"),
         (["stopped at a relative duality gap of 0.1, above tol=0.001"], False, "gap", "UNREACHED"),
-        (["stopped at a relative duality gap of 0.1, above tol=0.001"], False, "rounding", "rounding"),
+        (
+            ["stopped at a relative duality gap of 0.1, above tol=0.001"],
+            False,
+            "rounding",
+            "rounding",
+        ),
         (["the optimum is zero to rounding"], False, "unknown", "UNREACHED"),
     ],
 )
-def test_a_tolerance_that_is_not_met_fails_unless_the_judge_shows_rounding(stopped, is_closed, shown, kind):
+def test_a_tolerance_that_is_not_met_fails_unless_the_judge_shows_rounding(
+    stopped, is_closed, shown, kind
+):
     assert _kind_of(stopped, is_closed, shown) == kind
 
 
@@ -119,7 +144,8 @@ def test_newton_steps_that_end_short_give_way():
     assert model.n_solves_ <= 35
 
 
-#: What the third judge must find of each machine: coefficients that solve another system, or belong to other outputs.
+#: What the third judge must find of each machine: coefficients that solve another system, or belong
+#: to other outputs.
 FALSE = {
     "cox": ("objective_", "weights_", "dual_coef_", "duality_gap_"),
     "rank": ("objective_", "weights_", "dual_coef_", "duality_gap_"),
@@ -130,7 +156,15 @@ FALSE = {
     "targets": ("alpha_", "weights_", "dual_coef_", "intercept_", "loo_scores_"),
 }
 #: Where small ones are found.
-FROM = {"cox": 17, "rank": 68, "quantile": 72, "quantiles": 264, "ridge": 28, "classes": 90, "targets": 169}
+FROM = {
+    "cox": 17,
+    "rank": 68,
+    "quantile": 72,
+    "quantiles": 264,
+    "ridge": 28,
+    "classes": 90,
+    "targets": 169,
+}
 
 
 @pytest.mark.parametrize("machine", FALSE)
@@ -151,7 +185,11 @@ def test_the_third_judge_finds_false_statements(machine):
             model = problem.fit(problem.estimator().set_params(tol=0.3, max_iter=1))
             third.check_fit(problem, model)
         value = getattr(model, name)
-        setattr(model, name, 0.0 * value if name == "duality_gap_" else 1.01 * value + 0.01 * (name[0] in "il"))
+        setattr(
+            model,
+            name,
+            0.0 * value if name == "duality_gap_" else 1.01 * value + 0.01 * (name[0] in "il"),
+        )
         with pytest.raises(Dishonest):
             third.check_fit(problem, model)
         setattr(model, name, value)
@@ -166,7 +204,9 @@ def test_problems_are_drawn_from_seed_and_index_alone(draw):
 
 
 def honest():
-    problem = next(p for p in (draw(0, i) for i in range(100)) if p.name == "MKLRegressor" and len(p.X) > 20)
+    problem = next(
+        p for p in (draw(0, i) for i in range(100)) if p.name == "MKLRegressor" and len(p.X) > 20
+    )
     return problem, problem.fit(problem.estimator())
 
 
@@ -192,7 +232,10 @@ def test_false_statements_are_found():
 CONIC = {
     "sum": ("MKLClassifier", {"C": 2.0, "norm": 1}),
     "power": ("MKLRegressor", {"C": 2.0, "norm": 2, "loss": "huber", "slack": 1, "epsilon": 0.1}),
-    "squared slack": ("MKLRegressor", {"C": 5.0, "norm": 1.5, "loss": "epsilon", "slack": 2, "epsilon": 0.1}),
+    "squared slack": (
+        "MKLRegressor",
+        {"C": 5.0, "norm": 1.5, "loss": "epsilon", "slack": 2, "epsilon": 0.1},
+    ),
     "all classes": ("MKLClassifier", {"C": 2.0, "norm": 1, "multi_class": "joint"}),
     "pairs of classes": ("MKLClassifier", {"C": 2.0, "norm": 1, "multi_class": "pairwise"}),
     "bilinear": ("BilinearMKLClassifier", {"kappa": 1.0}),
@@ -211,8 +254,12 @@ def test_the_first_judge_finds_gaps_that_are_a_little_too_small(kind):
     classes = (score > 0.5).astype(int) + (score > 1.5) * (asked.get("multi_class") is not None)
     y = score if name == "MKLRegressor" else classes
     line = DrawnKernel("line", Linear(), [0, 1], lambda A, B: A @ B.T, 1e-14)
-    bell = DrawnKernel("bell", Gaussian(width=1.0), [0], lambda A, B: np.exp(-((A - B.T) ** 2)), 1e-14)
-    problem = DrawnProblem(name, {"normalize": "trace", **asked}, [line, bell], X, y, None, X[:3], compare=True)
+    bell = DrawnKernel(
+        "bell", Gaussian(width=1.0), [0], lambda A, B: np.exp(-((A - B.T) ** 2)), 1e-14
+    )
+    problem = DrawnProblem(
+        name, {"normalize": "trace", **asked}, [line, bell], X, y, None, X[:3], compare=True
+    )
     best = problem.fit(problem.estimator().set_params(tol=1e-9))
     assert check_fit(problem, best) == "conic"
     model = problem.fit(problem.estimator().set_params(max_iter=1, tol=1e-9))
@@ -234,7 +281,8 @@ CORRUPTED = {
     "duality_gap_": lambda value: 0.0,
 }
 SEVERAL = ["MKLClassifier", "MKLRegressor", "MKLOneClass", "MKLSurvival", "PosteriorMKLClassifier"]
-#: The bilinear model has no constants; the gaps of the others with given weights are those of a linear system.
+#: The bilinear model has no constants; the gaps of the others with given weights are those of a
+#: linear system.
 TRIED = [(name, what) for name in SEVERAL for what in CORRUPTED] + [
     ("BilinearMKLClassifier", "objective_"),
     ("BilinearMKLClassifier", "weights_"),
@@ -266,7 +314,8 @@ def judged(name, gap):
 
 
 def plain(name, gap, n=24):
-    """Return a small problem of ordinary numbers; where the gap counts, at given weights, so that it is not zero."""
+    """Return a small problem of ordinary numbers; where the gap counts, at given weights, so that
+    it is not zero."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(n, 2))
     score = X[:, 0] + 0.5 * rng.normal(size=n)
@@ -274,7 +323,9 @@ def plain(name, gap, n=24):
         "MKLRegressor": score,
         "MKLOneClass": None,
         "MKLSurvival": np.column_stack([np.arange(n) % 3 > 0, np.exp(score)]),
-        "PosteriorMKLClassifier": np.column_stack([1 / (1 + np.exp(score)), 1 / (1 + np.exp(-score))]),
+        "PosteriorMKLClassifier": np.column_stack(
+            [1 / (1 + np.exp(score)), 1 / (1 + np.exp(-score))]
+        ),
     }.get(name, (score > 0).astype(int) + (score > 1))
     parameters = {"normalize": "trace"} | ({"weights": [0.5, 0.5], "tol": 1e-2} if gap else {})
     if name == "DiscriminantMKLClassifier":
@@ -292,7 +343,10 @@ def plain(name, gap, n=24):
     if name == "MKLClassifier":
         parameters["multi_class"] = "ovr"
     bell = second.Formula("gaussian", {"width": "median"})
-    views = [second.View("bell", bell, [0, 1]), second.View("line", second.Formula("linear", {}), [0])]
+    views = [
+        second.View("bell", bell, [0, 1]),
+        second.View("line", second.Formula("linear", {}), [0]),
+    ]
     return second.OffsetProblem(name, parameters, views, X, y, None, X[:3] + 0.1, moderate=True)
 
 
@@ -313,7 +367,8 @@ def plain(name, gap, n=24):
 )
 @pytest.mark.filterwarnings("ignore")
 def test_the_second_judge_finds_weights_that_are_not_the_best(name, asked):
-    # The coefficients need not prove a gap where the weights are learned: here the judge finds the optimum itself.
+    # The coefficients need not prove a gap where the weights are learned: here the judge finds the
+    # optimum itself.
     problem = plain(name, gap=False, n=12)
     problem.parameters.update(asked, max_iter=1)
     model = problem.fit(problem.estimator())
@@ -371,7 +426,8 @@ def test_an_error_that_names_no_parameter_is_a_crash(monkeypatch):
 
 
 def _of(family, wanted=lambda problem: True):
-    """Return the first problem of a family of the fourth generator that is as wanted, and what becomes of it."""
+    """Return the first problem of a family of the fourth generator that is as wanted, and what
+    becomes of it."""
     drawn = (fourth._DRAWN[family](np.random.default_rng([0, index])) for index in range(100))
     problem = next(one for one in drawn if wanted(one))
     told = problem.fit(problem.estimator())
@@ -384,7 +440,8 @@ def _set(model, **values):
         setattr(model, name, value)
 
 
-#: Families of the fourth generator, which of their problems, and what is made wrong of what was found.
+#: Families of the fourth generator, which of their problems, and what is made wrong of what was
+#: found.
 WRONG = {
     "objective of single precision": (
         "single",
@@ -396,7 +453,11 @@ WRONG = {
         lambda one: "alpha" in one.estimator().get_params(),
         lambda told: _set(told.found[0], dual_coef_=0.9 * told.found[0].dual_coef_, alpha_=10.0),
     ),
-    "copy refused": ("copy", lambda one: True, lambda told: told.found.__setitem__(1, ValueError("X"))),
+    "copy refused": (
+        "copy",
+        lambda one: True,
+        lambda told: told.found.__setitem__(1, ValueError("X")),
+    ),
     "C of a copy": (
         "copy",
         lambda one: hasattr(one.estimator(), "Cs"),
@@ -416,7 +477,9 @@ WRONG = {
     "repeated pair": (
         "pairs",
         lambda one: one.facts["new"] == "pairs",
-        lambda told: told.found.__setitem__(0, [(np.append(a, b[:1]), b[1:]) for a, b in told.found[0]]),
+        lambda told: told.found.__setitem__(
+            0, [(np.append(a, b[:1]), b[1:]) for a, b in told.found[0]]
+        ),
     ),
     "survival search": (
         "events",
@@ -439,7 +502,9 @@ def test_the_fourth_judge_finds_what_is_wrong(what):
 @pytest.mark.parametrize("arrangement", ["same", "shuffled", "others"])
 @pytest.mark.filterwarnings("ignore")
 def test_the_fourth_judge_finds_row_names_that_are_not_compared(arrangement):
-    problem, told = _of("names", lambda one: one.facts["arrangement"] == arrangement and one.facts["carrier"] == "y")
+    problem, told = _of(
+        "names", lambda one: one.facts["arrangement"] == arrangement and one.facts["carrier"] == "y"
+    )
     # A model where there must be an error, and the reverse.
     told.found[0] = ValueError("y has other names") if arrangement == "same" else told.found[1]
     with pytest.raises(Dishonest):
@@ -448,19 +513,43 @@ def test_the_fourth_judge_finds_row_names_that_are_not_compared(arrangement):
 
 #: Families of the sixth generator, which of their problems, and an answer that would be wrong.
 FALSE_ANSWERS = {
-    "outputs of another ridge": ("ridge", lambda trial: True, lambda v: {"outputs": 1.001 * v["outputs"]}),
+    "outputs of another ridge": (
+        "ridge",
+        lambda trial: True,
+        lambda v: {"outputs": 1.001 * v["outputs"]},
+    ),
     "left out with its group": (
         "ridge",
         lambda trial: "groups" in trial.facts["options"] and len(trial.facts["kernels"]) == 1,
         lambda v: {"left_out": v["left_out"][::-1]},
     ),
-    "outputs in features": ("features", lambda trial: True, lambda v: {"outputs": 1.01 * v["outputs"]}),
+    "outputs in features": (
+        "features",
+        lambda trial: True,
+        lambda v: {"outputs": 1.01 * v["outputs"]},
+    ),
     "shuffled": ("ridge", lambda trial: True, lambda v: {"shuffled": v["outputs"][::-1]}),
-    "merged components": ("components", lambda trial: True, lambda v: {"labels": np.minimum(v["labels"], 0)}),
-    "no finite embedding": ("mosaic", lambda trial: True, lambda v: {"new": [np.nan], "weights": np.ones(1)}),
+    "merged components": (
+        "components",
+        lambda trial: True,
+        lambda v: {"labels": np.minimum(v["labels"], 0)},
+    ),
+    "no finite embedding": (
+        "mosaic",
+        lambda trial: True,
+        lambda v: {"new": [np.nan], "weights": np.ones(1)},
+    ),
     "swapped widths": ("widths", lambda trial: True, lambda v: {"swapped": v["outputs"]}),
-    "results of others": ("orders", lambda trial: True, lambda v: {"written": v["predictions"][::-1]}),
-    "columns of others": ("orders", lambda trial: True, lambda v: {"columns": 1.0 - v["predictions"]}),
+    "results of others": (
+        "orders",
+        lambda trial: True,
+        lambda v: {"written": v["predictions"][::-1]},
+    ),
+    "columns of others": (
+        "orders",
+        lambda trial: True,
+        lambda v: {"columns": 1.0 - v["predictions"]},
+    ),
     "no kernel": (
         "indefinite",
         lambda trial: trial.facts["formula"] in ("distance", "sigmoid"),
@@ -481,20 +570,33 @@ FALSE_ANSWERS = {
         lambda trial: not trial.facts["several"],
         lambda v: {"model": ValueError("K holds NaN")},
     ),
-    "targets of means": ("targets", lambda trial: trial.facts["several"], lambda v: {"outputs": 1.1 * v["outputs"]}),
+    "targets of means": (
+        "targets",
+        lambda trial: trial.facts["several"],
+        lambda v: {"outputs": 1.1 * v["outputs"]},
+    ),
     "ids as numbers": (
         "files",
         lambda trial: True,
         lambda v: {"everything": v["everything"].assign(id=range(len(v["everything"])))},
     ),
-    "limits": ("at once", lambda trial: not trial.facts["processes"], lambda v: {"limits": ([2], [1])}),
-    "a save lost": ("at once", lambda trial: not trial.facts["processes"], lambda v: {"errors": ["FileNotFoundError"]}),
+    "limits": (
+        "at once",
+        lambda trial: not trial.facts["processes"],
+        lambda v: {"limits": ([2], [1])},
+    ),
+    "a save lost": (
+        "at once",
+        lambda trial: not trial.facts["processes"],
+        lambda v: {"errors": ["FileNotFoundError"]},
+    ),
 }
 
 
 @cache
 def _answered(family, wanted):
-    """Return the first problem of a family of the sixth generator that is as wanted, and the answers to it."""
+    """Return the first problem of a family of the sixth generator that is as wanted, and the
+    answers to it."""
     drawn = (sixth.FAMILIES[family].draw(np.random.default_rng([0, index])) for index in range(100))
     trial = next(one for one in drawn if wanted(one))
     answers = trial.fit(trial.estimator())

@@ -1,9 +1,10 @@
-"""Quantiles, hazards, ranks and ridge on columns, pairs and graphs: problems drawn at random, and their judge.
+"""Quantiles, hazards, ranks and ridge on columns, pairs and graphs: problems drawn at random, and
+their judge.
 
-Matrices are those of the kernels' formulas. Of margins the objective is computed from the returned coefficients and
-weights, and no point found by descent, or by a conic solver, may be below the bound that the gap states. Of ridge the
-coefficients must solve their linear system, and what is said of every sample left out must be what a machine of the
-others says.
+Matrices are those of the kernels' formulas. Of margins the objective is computed from the returned
+coefficients and weights, and no point found by descent, or by a conic solver, may be below the
+bound that the gap states. Of ridge the coefficients must solve their linear system, and what is
+said of every sample left out must be what a machine of the others says.
 """
 
 from __future__ import annotations
@@ -24,9 +25,22 @@ from kernelmosaic.kernels import Precomputed, ShortestPath, WeisfeilerLehman, pa
 Array = np.ndarray
 
 #: What is learned, and how often each is drawn.
-_MACHINES = {"quantile": 3, "quantiles": 2, "cox": 3, "rank": 3, "ridge": 4, "classes": 3, "targets": 2}
+_MACHINES = {
+    "quantile": 3,
+    "quantiles": 2,
+    "cox": 3,
+    "rank": 3,
+    "ridge": 4,
+    "classes": 3,
+    "targets": 2,
+}
 _NAMES = {"ridge": "MKLRidgeCV", "classes": "MKLRidgeClassifierCV", "targets": "MKLRidgeCV"}
-_NAMES |= {"quantile": "MKLRegressor", "quantiles": "MKLRegressor", "cox": "MKLSurvival", "rank": "MKLSurvival"}
+_NAMES |= {
+    "quantile": "MKLRegressor",
+    "quantiles": "MKLRegressor",
+    "cox": "MKLSurvival",
+    "rank": "MKLSurvival",
+}
 _RIDGE = ("ridge", "classes", "targets")
 
 
@@ -71,16 +85,22 @@ class ThirdProblem:
     def __str__(self) -> str:
         given = ", ".join(f"{key}={value!r}" for key, value in self.parameters.items())
         weighted = "" if self.sample_weight is None else ", weighted"
-        return f"{self.machine}: {_NAMES[self.machine]}({given}) on {len(self.y)} samples{weighted}, {self.kernels!r}"
+        return (
+            f"{self.machine}: {_NAMES[self.machine]}({given}) on {len(self.y)} samples{weighted},"
+            f" {self.kernels!r}"
+        )
 
 
-# Drawing -------------------------------------------------------------------------------------------------------------
+# Drawing ------------------------------------------------------------------------------------------
 
 
 def draw(seed: int, index: int) -> ThirdProblem:
     """Return problem number `index` of a seed."""
     rng = np.random.default_rng([seed, index, 3])
-    machine, data = problems._pick(rng, _MACHINES), problems._pick(rng, {"columns": 4, "pairs": 4, "graphs": 2})
+    machine, data = (
+        problems._pick(rng, _MACHINES),
+        problems._pick(rng, {"columns": 4, "pairs": 4, "graphs": 2}),
+    )
     n = int(rng.integers(*problems._pick(rng, {(4, 12): 2, (12, 50): 4})))
     far = 0.0
     if machine in _RIDGE and data == "columns":
@@ -95,7 +115,9 @@ def draw(seed: int, index: int) -> ThirdProblem:
     if machine not in ("cox", "rank") and rng.random() < 0.25:
         weight = np.where(rng.random(n) < 0.15, 0.0, 10.0 ** rng.uniform(-1, 1, n))
         weight[np.unique(y, axis=0, return_index=True)[1][:2]] = 1.0
-    parameters = _parameters(rng, machine, len(matrices), "×" in str(kernels[0][0]) if data == "pairs" else False)
+    parameters = _parameters(
+        rng, machine, len(matrices), "×" in str(kernels[0][0]) if data == "pairs" else False
+    )
     if far:
         parameters["normalize"] = None
     # Drawn apart, so that problems drawn before this was stay what they were.
@@ -104,12 +126,16 @@ def draw(seed: int, index: int) -> ThirdProblem:
     if wide:
         parameters["C"] = problems._size(apart)
     if data == "pairs" and machine in ("quantile", "quantiles") and apart.random() < 0.4:
-        parameters["memory_budget"] = 0.5 * 8 * n**2  # products of the members' matrices, where these are small
+        parameters["memory_budget"] = (
+            0.5 * 8 * n**2
+        )  # products of the members' matrices, where these are small
     share = np.ones(n) / n if weight is None else weight / weight.sum()
     both = [_normalised(K, rows, share, parameters["normalize"]) for K in matrices]
     take = (lambda some: [X[i] for i in some]) if data == "graphs" else (lambda some: X[some])
     Ks, new_Ks = (np.array([K[np.ix_(some, rows)] for K in both]) for some in (rows, new))
-    return ThirdProblem(machine, parameters, kernels, take(rows), y, weight, take(new), Ks, new_Ks, noise, not wide)
+    return ThirdProblem(
+        machine, parameters, kernels, take(rows), y, weight, take(new), Ks, new_Ks, noise, not wide
+    )
 
 
 def _columns(rng: np.random.Generator, n: int, far: float = 0.0) -> tuple[Any, ...]:
@@ -122,7 +148,9 @@ def _columns(rng: np.random.Generator, n: int, far: float = 0.0) -> tuple[Any, .
 
 
 def _pairs(rng: np.random.Generator, n: int) -> tuple[Any, ...]:
-    mode = problems._pick(rng, {"product": 4, "sum": 1, "cartesian": 1, "symmetric": 1, "antisymmetric": 1})
+    mode = problems._pick(
+        rng, {"product": 4, "sum": 1, "cartesian": 1, "symmetric": 1, "antisymmetric": 1}
+    )
     one_kind = mode in ("symmetric", "antisymmetric")
     sizes = [int(one) for one in rng.integers(3, 10, size=2)]
     sizes[1] = sizes[0] if one_kind else sizes[1]
@@ -136,7 +164,10 @@ def _pairs(rng: np.random.Generator, n: int) -> tuple[Any, ...]:
     if one_kind:
         sides[1], made[1] = sides[0], made[0]
     (i, j), (a, b) = table.T, made
-    entries = [[(f"{k}", Precomputed(K), [side]) for k, K in enumerate(own)] for side, own in enumerate(sides)]
+    entries = [
+        [(f"{k}", Precomputed(K), [side]) for k, K in enumerate(own)]
+        for side, own in enumerate(sides)
+    ]
     kernels = pairwise(*entries, mode=mode)
     score = np.sum(a[i] * b[j], axis=1)
     same = [code[:, None] == code for code in (i, j)]
@@ -166,9 +197,13 @@ def _graphs(rng: np.random.Generator, n: int) -> tuple[Any, ...]:
         edges = rng.integers(0, size, size=(int(rng.integers(1, 2 * size)), 2))
         X.append((edges, rng.choice(["C", "N", "O"], size).tolist()))
     iterations, mode = int(rng.integers(0, 3)), str(rng.choice(["subtree", "assignment"]))
-    kernels = [WeisfeilerLehman(iterations, mode)] + ([ShortestPath()] if rng.random() < 0.5 else [])
+    kernels = [WeisfeilerLehman(iterations, mode)] + (
+        [ShortestPath()] if rng.random() < 0.5 else []
+    )
     # The estimators weigh every iteration.
-    parts = [lambda x, z, h=h: naive.weisfeiler_lehman(x, z, [h], mode) for h in range(iterations + 1)]
+    parts = [
+        lambda x, z, h=h: naive.weisfeiler_lehman(x, z, [h], mode) for h in range(iterations + 1)
+    ]
     parts += [naive.shortest_path] * (len(kernels) - 1)
     score = np.array([len(edges) - 0.5 * labels.count("C") for edges, labels in X], dtype=float)
     return X, kernels, score, [np.array(naive.block(one, X, X)) for one in parts], 1e-13
@@ -191,7 +226,9 @@ def _targets(rng: np.random.Generator, machine: str, score: Array) -> Array:
         classes = int(min(rng.integers(2, 5), n // 2))
         return np.argsort(np.argsort(y)) * classes // n
     if machine == "targets":
-        return np.column_stack([y, score**2 + rng.normal(size=n), rng.normal(size=n)])[:, : int(rng.integers(2, 4))]
+        return np.column_stack([y, score**2 + rng.normal(size=n), rng.normal(size=n)])[
+            :, : int(rng.integers(2, 4))
+        ]
     return y
 
 
@@ -217,7 +254,9 @@ def _parameters(rng: np.random.Generator, machine: str, P: int, products: bool) 
         losses |= {"quantiles": {"loss": "quantile", "quantile": levels}, "rank": {"loss": "rank"}}
         p |= losses[machine]
     if given is not None:
-        p["weights"] = np.round(10.0 ** rng.uniform(-1, 1, P), 6).tolist() if given == "given" else given
+        p["weights"] = (
+            np.round(10.0 ** rng.uniform(-1, 1, P), 6).tolist() if given == "given" else given
+        )
     return p
 
 
@@ -232,33 +271,45 @@ def _normalised(K: Array, rows: Array, share: Array, rule: str | None) -> Array:
     return K
 
 
-# Judging -------------------------------------------------------------------------------------------------------------
+# Judging ------------------------------------------------------------------------------------------
 
 
 def check_fit(problem: ThirdProblem, model: Any) -> str:
-    """Raise `Dishonest` unless everything the fitted model states holds; return how the gap was shown."""
+    """Raise `Dishonest` unless everything the fitted model states holds; return how the gap was
+    shown."""
     for name in ("weights_", "dual_coef_", "intercept_"):
         if not np.all(np.isfinite(getattr(model, name))):
             raise Dishonest(f"{name} is not finite")
     beta = np.zeros((len(model.dual_coef_), len(problem.y)))
     beta[:, model.support_ if hasattr(model, "support_") else slice(None)] = model.dual_coef_
     eta = np.broadcast_to(model.weights_, (len(beta), len(problem.Ks)))
-    new = np.stack([np.tensordot(e, problem.new_Ks, 1) @ one for e, one in zip(eta, beta, strict=True)], axis=1)
+    new = np.stack(
+        [np.tensordot(e, problem.new_Ks, 1) @ one for e, one in zip(eta, beta, strict=True)], axis=1
+    )
     _check_outputs(problem, model, eta, beta, new + model.intercept_)
     return (_check_ridge if problem.machine in _RIDGE else _check_margin)(problem, model, eta, beta)
 
 
-def _check_outputs(problem: ThirdProblem, model: Any, eta: Array, beta: Array, outputs: Array) -> None:
+def _check_outputs(
+    problem: ThirdProblem, model: Any, eta: Array, beta: Array, outputs: Array
+) -> None:
     """Hold predictions of new samples to the expansion."""
     decide = model.decision_function if hasattr(model, "decision_function") else model.predict
     found = np.asarray(decide(problem.new)).reshape(len(outputs), -1)
     wanted = np.sort(outputs, axis=1) if problem.machine == "quantiles" else outputs
-    K = np.sqrt(np.abs(np.array([np.tensordot(e, problem.Ks, 1).diagonal() for e in eta]).max(axis=0)))
-    largest = max(float(K.max(initial=0.0)), float(np.sqrt(np.abs(problem.new_Ks).max(initial=0.0))))
+    K = np.sqrt(
+        np.abs(np.array([np.tensordot(e, problem.Ks, 1).diagonal() for e in eta]).max(axis=0))
+    )
+    largest = max(
+        float(K.max(initial=0.0)), float(np.sqrt(np.abs(problem.new_Ks).max(initial=0.0)))
+    )
     size = float(np.abs(beta).sum(axis=1).max()) * largest**2 + float(np.abs(outputs).max())
     allowed = (1e-9 + 100.0 * problem.noise) * size + 1e-300
     if found.shape == wanted.shape and not np.all(np.abs(found - wanted) <= allowed):
-        raise Dishonest(f"outputs are off the expansion by {np.abs(found - wanted).max():.2g}, {allowed:.2g} allowed")
+        raise Dishonest(
+            f"outputs are off the expansion by {np.abs(found - wanted).max():.2g}, {allowed:.2g}"
+            " allowed"
+        )
 
 
 # Margins
@@ -272,7 +323,10 @@ def _check_margin(problem: ThirdProblem, model: Any, eta: Array, beta: Array) ->
     K = np.tensordot(weights, problem.Ks, 1)
     F = (K @ beta.T).T
     losses = _losses(problem)
-    parts = [0.5 * b @ f + loss(f + c)[0] for b, f, c, loss in zip(beta, F, model.intercept_, losses, strict=True)]
+    parts = [
+        0.5 * b @ f + loss(f + c)[0]
+        for b, f, c, loss in zip(beta, F, model.intercept_, losses, strict=True)
+    ]
     upper, stated = float(sum(parts)), float(model.duality_gap_)
     reach = float(np.sum(np.abs(beta) @ np.sqrt(np.maximum(K.diagonal(), 0.0))) ** 2)
     slack = p["C"] * float(problem.weight.sum()) * float(np.abs(F).max(initial=0.0))
@@ -280,14 +334,18 @@ def _check_margin(problem: ThirdProblem, model: Any, eta: Array, beta: Array) ->
     if not stated >= 0 or np.isnan(model.objective_):
         raise Dishonest(f"duality_gap_={stated}, objective_={model.objective_}")
     if stated <= 1 and abs(model.objective_ - upper) > 1e-8 * abs(upper) + rounding:
-        raise Dishonest(f"objective_={model.objective_:.9g}, recomputed {upper:.9g} (rounding {rounding:.1g})")
+        raise Dishonest(
+            f"objective_={model.objective_:.9g}, recomputed {upper:.9g} (rounding {rounding:.1g})"
+        )
     # An end above the tolerance is excused where rounding is as large.
     if stated > model.tol and rounding > model.tol * abs(upper):
         return "rounding"
     if not stated < 1:
         return "unknown"
     if problem.machine in ("quantile", "quantiles"):
-        if len(beta) == 1 and upper - _proved(problem, weights, beta[0], d) <= stated * upper + 1e-8 * abs(upper):
+        if len(beta) == 1 and upper - _proved(
+            problem, weights, beta[0], d
+        ) <= stated * upper + 1e-8 * abs(upper):
             return "gap"
         return _check_conic(problem, weights, upper, stated, rounding)
     best = _descended(problem, weights, losses[0], d)
@@ -297,7 +355,8 @@ def _check_margin(problem: ThirdProblem, model: Any, eta: Array, beta: Array) ->
 
 
 def _proved(problem: ThirdProblem, weights: Array, beta: Array, d: Array) -> float:
-    """Return the lower bound of the optimum by the coefficients of one quantile, in long double; −∞ if none."""
+    """Return the lower bound of the optimum by the coefficients of one quantile, in long double; −∞
+    if none."""
     p, C = problem.parameters, problem.parameters["C"] * problem.weight
     if np.any(beta < (p["quantile"] - 1.0) * C) or np.any(beta > p["quantile"] * C):
         return -np.inf
@@ -309,7 +368,9 @@ def _proved(problem: ThirdProblem, weights: Array, beta: Array, d: Array) -> flo
     if "weights" in p:
         return linear - float(weights @ q)
     norm = p.get("norm", 1)
-    return linear - float(np.linalg.norm(q / d**2, ord=np.inf if norm == 1 else norm / (norm - 1.0)))
+    return linear - float(
+        np.linalg.norm(q / d**2, ord=np.inf if norm == 1 else norm / (norm - 1.0))
+    )
 
 
 def _losses(problem: ThirdProblem) -> list[Any]:
@@ -345,7 +406,8 @@ def _cox(f: Array, y: Array) -> tuple[float, Array]:
 
 
 def _ranks(f: Array, y: Array) -> tuple[float, Array]:
-    """Squared hinges of the pairs in which one outlives the event of the other, over n, and their slopes."""
+    """Squared hinges of the pairs in which one outlives the event of the other, over n, and their
+    slopes."""
     event, time = y[:, 0] > 0, y[:, 1]
     outlives = (time > time[:, None]) | ((time == time[:, None]) & ~event)
     behind = np.maximum(1.0 - (f - f[:, None]), 0.0) * (outlives & event[:, None])
@@ -354,7 +416,8 @@ def _ranks(f: Array, y: Array) -> tuple[float, Array]:
 
 
 def _descended(problem: ThirdProblem, weights: Array, loss: Any, d: Array) -> float:
-    """Return the smallest objective found: that of machines at weights which are improved by turns."""
+    """Return the smallest objective found: that of machines at weights which are improved by
+    turns."""
     p, fixed = problem.parameters, "weights" in problem.parameters
     best, norm = np.inf, p.get("norm", 1)
     if not fixed:  # kernels left out may come back
@@ -371,10 +434,14 @@ def _descended(problem: ThirdProblem, weights: Array, loss: Any, d: Array) -> fl
             value, slopes = loss(L @ v)
             return 0.5 * float(v @ v) + value, v + L.T @ slopes
 
-        found = minimize(objective, np.zeros(L.shape[1]), jac=True, method="L-BFGS-B", options={"maxiter": 200})
+        found = minimize(
+            objective, np.zeros(L.shape[1]), jac=True, method="L-BFGS-B", options={"maxiter": 200}
+        )
         best = min(best, float(found.fun))
         beta = -loss(L @ found.x)[1]
-        sizes = d * weights * np.sqrt(np.maximum(np.einsum("i,mij,j->m", beta, problem.Ks, beta), 0.0))
+        sizes = (
+            d * weights * np.sqrt(np.maximum(np.einsum("i,mij,j->m", beta, problem.Ks, beta), 0.0))
+        )
         if fixed or not sizes.any():
             break
         theta = sizes ** (2.0 / (norm + 1.0))
@@ -382,8 +449,11 @@ def _descended(problem: ThirdProblem, weights: Array, loss: Any, d: Array) -> fl
     return best
 
 
-def _check_conic(problem: ThirdProblem, weights: Array, upper: float, stated: float, rounding: float) -> str:
-    """Hold the bound of quantiles to conic solvers; of several ones at learned weights it is that of each alone."""
+def _check_conic(
+    problem: ThirdProblem, weights: Array, upper: float, stated: float, rounding: float
+) -> str:
+    """Hold the bound of quantiles to conic solvers; of several ones at learned weights it is that
+    of each alone."""
     p, C = problem.parameters, problem.parameters["C"] * problem.weight
     there = C > 0
     Ks, C, y = problem.Ks[:, there][:, :, there], C[there], problem.y[there]
@@ -393,7 +463,14 @@ def _check_conic(problem: ThirdProblem, weights: Array, upper: float, stated: fl
     optimum = 0.0
     try:
         for q in levels:
-            parts = {"target": y, "epsilon": 0.0, "lower": (q - 1.0) * C, "upper": q * C, "ridge": zero, "total": 0.0}
+            parts = {
+                "target": y,
+                "epsilon": 0.0,
+                "lower": (q - 1.0) * C,
+                "upper": q * C,
+                "ridge": zero,
+                "total": 0.0,
+            }
             optimum += _optimum(p, Ks, SimpleNamespace(**parts))
     except Exception:  # whatever ends a conic solver on a badly conditioned problem
         return "unknown"
@@ -402,7 +479,9 @@ def _check_conic(problem: ThirdProblem, weights: Array, upper: float, stated: fl
         return "unknown"  # the conic solver is off
     # Each alone has weights of its own, and their sum is no more than the optimum of shared ones.
     if (len(levels) == 1 or "weights" in p) and upper - optimum > stated * upper + off + 1e-8:
-        raise Dishonest(f"duality_gap_={stated:.3g}, but {upper:.9g} is above the optimum {optimum:.9g}")
+        raise Dishonest(
+            f"duality_gap_={stated:.3g}, but {upper:.9g} is above the optimum {optimum:.9g}"
+        )
     return "conic"
 
 
@@ -428,10 +507,14 @@ def _check_ridge(problem: ThirdProblem, model: Any, eta: Array, beta: Array) -> 
         off = np.abs(wanted - np.append(beta[t, rows], model.intercept_[t] - shift[t]))
         size = float(np.abs(wanted).max())
         if not np.all(off <= (1e-6 + 100.0 * digits) * size):
-            raise Dishonest(f"coefficients are off their linear system by {off.max():.2g} of {size:.2g}")
+            raise Dishonest(
+                f"coefficients are off their linear system by {off.max():.2g} of {size:.2g}"
+            )
         for i in range(len(rows)):
             rest = np.delete(np.arange(len(rows)), i)
-            one = np.linalg.solve(_bordered(K[np.ix_(rest, rest)], alpha / weight[rest]), np.append(Y[rest, t], 0.0))
+            one = np.linalg.solve(
+                _bordered(K[np.ix_(rest, rest)], alpha / weight[rest]), np.append(Y[rest, t], 0.0)
+            )
             left_out[i, t] = K[i, rest] @ one[:-1] + one[-1]
     if lost or len(rows) < 3:
         return "rounding"
@@ -454,15 +537,23 @@ def _columns_of(problem: ThirdProblem, model: Any) -> Array:
     return member.astype(float)
 
 
-def _check_left_out(problem: ThirdProblem, model: Any, rows: Array, weight: Array, Y: Array, left_out: Array) -> None:
+def _check_left_out(
+    problem: ThirdProblem, model: Any, rows: Array, weight: Array, Y: Array, left_out: Array
+) -> None:
     if problem.machine == "classes":
         if not np.allclose(model.loo_probabilities_.sum(axis=1), 1.0):
             raise Dishonest("loo_probabilities_ do not sum to one")
         if len(model.classes_) == 2:
-            clear, found = np.abs(left_out[:, 0]) > 1e-6, model.classes_[(left_out[:, 0] > 0).astype(int)]
+            clear, found = (
+                np.abs(left_out[:, 0]) > 1e-6,
+                model.classes_[(left_out[:, 0] > 0).astype(int)],
+            )
         else:
             order = np.sort(left_out, axis=1)
-            clear, found = order[:, -1] - order[:, -2] > 1e-6, model.classes_[left_out.argmax(axis=1)]
+            clear, found = (
+                order[:, -1] - order[:, -2] > 1e-6,
+                model.classes_[left_out.argmax(axis=1)],
+            )
         share = weight / weight.sum()
         score = float(share @ (found == problem.y[rows]))
         if abs(score - model.training_score_) > share @ ~clear + 1e-9:
@@ -470,7 +561,9 @@ def _check_left_out(problem: ThirdProblem, model: Any, rows: Array, weight: Arra
         # Others are of weights that had not seen the sample.
         wrong = clear & (found != model.loo_predictions_[rows]) & (model.weight_prior_ is None)
         if wrong.any():
-            raise Dishonest(f"loo_predictions_ of sample {rows[wrong][0]} is not that of the others")
+            raise Dishonest(
+                f"loo_predictions_ of sample {rows[wrong][0]} is not that of the others"
+            )
         return
     if problem.machine == "targets":
         means = weight @ Y / weight.sum()

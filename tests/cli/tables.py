@@ -78,12 +78,16 @@ def strings(n=40, seed=0):
     rng = np.random.RandomState(seed)
     texts = ["".join(rng.choice(list("ACGT"), 20)) for _ in range(n)]
     label = np.arange(n) % 2
-    texts = [text[:8] + "GATTACA" + text[15:] if one else text for text, one in zip(texts, label, strict=True)]
+    texts = [
+        text[:8] + "GATTACA" + text[15:] if one else text
+        for text, one in zip(texts, label, strict=True)
+    ]
     return pd.DataFrame({"dna": texts, "motif": np.where(label, "yes", "no")})
 
 
 def write_as(table, path):
-    """Write a table of texts and numbers in the format of its name, by pandas and NumPy alone; return the path."""
+    """Write a table of texts and numbers in the format of its name, by pandas and NumPy alone;
+    return the path."""
     path = Path(path)
     if path.suffix == ".parquet":
         table.to_parquet(path)

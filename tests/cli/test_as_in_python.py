@@ -1,6 +1,7 @@
 """The command line chooses and answers as the estimators do in Python, by their own defaults.
 
-Choices are the same; weights and outputs are, to the tolerance of the fits, which differ in the order of rounding.
+Choices are the same; weights and outputs are, to the tolerance of the fits, which differ in the
+order of rounding.
 """
 
 from __future__ import annotations
@@ -10,7 +11,14 @@ import pandas as pd
 import pytest
 from tests.cli.tables import curve, done, write
 
-from kernelmosaic import MKLClassifierCV, MKLRegressor, MKLRegressorCV, MKLRidgeClassifierCV, MKLSurvivalCV, load
+from kernelmosaic import (
+    MKLClassifierCV,
+    MKLRegressor,
+    MKLRegressorCV,
+    MKLRidgeClassifierCV,
+    MKLSurvivalCV,
+    load,
+)
 from kernelmosaic.cli.fit import train_table
 from kernelmosaic.cli.requests import FitRequest
 from kernelmosaic.kernels import Linear
@@ -19,7 +27,8 @@ from kernelmosaic.model_selection import PathSearchCV
 
 @pytest.fixture
 def omics():
-    """Two views of one hidden state, with scales of their own, that some patients lack; and their classes."""
+    """Two views of one hidden state, with scales of their own, that some patients lack; and their
+    classes."""
     rng = np.random.RandomState(3)
     state = rng.normal(size=(40, 2))
     y = np.where(state[:, 0] + 0.7 * rng.normal(size=40) > 0, "case", "control")
@@ -32,10 +41,13 @@ def omics():
 
 
 def by_command_line(capsys, folder, views, y, *options):
-    """Write a table of patients and one of every view, fit, and return the pipeline, the table and what was printed."""
+    """Write a table of patients and one of every view, fit, and return the pipeline, the table and
+    what was printed."""
     ids = pd.Series([f"p{i}" for i in range(len(y))], name="id")
     train = write(pd.DataFrame({"id": ids, "y": y}), folder / "train.csv")
-    files = [write(view.dropna().assign(id=ids), folder / f"{name}.csv") for name, view in views.items()]
+    files = [
+        write(view.dropna().assign(id=ids), folder / f"{name}.csv") for name, view in views.items()
+    ]
     given = [word for path in files for word in ("--view", path)]
     model = folder / "m.skops"
     said = done(capsys, "fit", train, "--target", "y", "--on", "id", *given, *options, "-o", model)
@@ -45,17 +57,25 @@ def by_command_line(capsys, folder, views, y, *options):
 
 def test_classes_of_views_some_of_which_are_missing(capsys, tmp_path, omics):
     views, y = omics
-    pipeline, table, printed = by_command_line(capsys, tmp_path, views, y, "--method", "mkl", "--folds", "3")
+    pipeline, table, printed = by_command_line(
+        capsys, tmp_path, views, y, "--method", "mkl", "--folds", "3"
+    )
     model = MKLClassifierCV(cv=3).fit(views, y)
     noted = pipeline.training_
     assert noted["price"]["value"] == pytest.approx(model.C_, rel=1e-12)
     assert f"the best of {len(model.Cs_)} from" in printed
-    rules = {1: "learned weights of norm 1", 2: "learned weights of norm 2", "uniform": "equal weights"}
+    rules = {
+        1: "learned weights of norm 1",
+        2: "learned weights of norm 2",
+        "uniform": "equal weights",
+    }
     assert noted["choice"].startswith(f"{rules[model.norm_]} {model.best_score_:.3f} ± ")
     assert noted["score"]["mean"] == pytest.approx(model.best_score_, abs=1e-12)
     assert noted["score"]["folds"] == len(model.scores_)
     np.testing.assert_allclose(pipeline[-1].weights_, model.weights_, atol=5e-3)
-    np.testing.assert_allclose(pipeline.decision_function(table), model.decision_function(views), atol=5e-3)
+    np.testing.assert_allclose(
+        pipeline.decision_function(table), model.decision_function(views), atol=5e-3
+    )
     np.testing.assert_allclose(pipeline.predict_proba(table), model.predict_proba(views), atol=5e-3)
 
 
@@ -65,8 +85,11 @@ def test_ridge_of_the_same_views(capsys, tmp_path, omics):
     assert pipeline.training_["score"]["mean"] == pytest.approx(pipeline[-1].best_score_, abs=1e-12)
     model = MKLRidgeClassifierCV(random_state=0).fit(views, y)
     np.testing.assert_allclose(pipeline[-1].weights_, model.weights_, rtol=1e-2, atol=5e-3)
-    # Folds are dealt by what samples hold, here columns of another scale: the calibration is learned on other folds.
-    np.testing.assert_allclose(pipeline.decision_function(table), model.decision_function(views), atol=0.05)
+    # Folds are dealt by what samples hold, here columns of another scale: the calibration is
+    # learned on other folds.
+    np.testing.assert_allclose(
+        pipeline.decision_function(table), model.decision_function(views), atol=0.05
+    )
     n_samples = len(y)
     assert abs(pipeline[-1].best_score_ - model.best_score_) <= 2.0 / n_samples
 
@@ -75,7 +98,9 @@ def test_numbers(capsys, tmp_path):
     # Noise, lest every large C do equally well: a choice between equals rests on rounding.
     table = curve(n=24)
     X, y = table[["u", "v"]], table["y"] + 300 * np.random.RandomState(1).normal(size=24)
-    pipeline, joined, _ = by_command_line(capsys, tmp_path, {"x": X}, y, "--method", "mkl", "--folds", "2")
+    pipeline, joined, _ = by_command_line(
+        capsys, tmp_path, {"x": X}, y, "--method", "mkl", "--folds", "2"
+    )
     model = MKLRegressorCV(cv=2).fit(X, y)
     assert pipeline.training_["price"]["value"] == pytest.approx(model.C_, rel=1e-12)
     assert pipeline.training_["score"]["mean"] == pytest.approx(model.best_score_, abs=1e-3)
@@ -117,7 +142,16 @@ def clone_of(model):
 def test_a_seed_shuffles_the_parts(capsys, tmp_path):
     table = curve().sort_values("y")
     path = write(table, tmp_path / "t.csv")
-    options = ("--target", "y", "--view", "all=u,v:linear+gauss", "--C", "1000", "-o", tmp_path / "m.skops")
+    options = (
+        "--target",
+        "y",
+        "--view",
+        "all=u,v:linear+gauss",
+        "--C",
+        "1000",
+        "-o",
+        tmp_path / "m.skops",
+    )
     said = done(capsys, "fit", path, *options)
     assert "the rows are sorted by the target" in said.err
     ordered = load(tmp_path / "m.skops").training_["score"]["mean"]
@@ -131,7 +165,9 @@ def test_where_equal_weights_score_best_the_learned_ones_are_kept_for_the_report
     X = pd.DataFrame(rng.standard_normal((60, 6)), columns=["a1", "a2", "b1", "b2", "c1", "c2"])
     y = np.where(X.sum(axis=1) + rng.standard_normal(60) > 0, "yes", "no")
     path = write(X.assign(y=y), tmp_path / "t.csv")
-    trained = train_table(FitRequest(path, "y", views=tuple(f"{v}={v}*:linear" for v in "abc"), method="mkl", folds=3))
+    trained = train_table(
+        FitRequest(path, "y", views=tuple(f"{v}={v}*:linear" for v in "abc"), method="mkl", folds=3)
+    )
     model = MKLClassifierCV([(v, Linear(), [f"{v}1", f"{v}2"]) for v in "abc"], cv=3).fit(X, y)
     assert trained.path.norm == model.norm_ == "uniform"
     assert list(trained.path.learned) == [1, 2, "uniform"]
@@ -146,8 +182,12 @@ def test_the_rule_of_the_choice(capsys, tmp_path):
     X, y = table[["u", "v"]], table["y"] + 1500 * np.random.RandomState(0).normal(size=36)
     rule = ("--rule", "one-standard-error", "--folds", "3")
     pipeline, _, printed = by_command_line(capsys, tmp_path, {"x": X}, y, *rule, "--norm", "1")
-    model = PathSearchCV(MKLRegressor(epsilon=0.1 * np.std(y)), rule="one_standard_error", cv=3, refit=False).fit(X, y)
+    model = PathSearchCV(
+        MKLRegressor(epsilon=0.1 * np.std(y)), rule="one_standard_error", cv=3, refit=False
+    ).fit(X, y)
     best = model.Cs_[model.scores_.mean(axis=0).argmax()]
     assert pipeline.training_["price"]["value"] == pytest.approx(model.C_, rel=1e-12)
     assert best > model.C_
-    assert "smoothest within one standard error of the best, of 11" in " ".join(printed.replace("│", " ").split())
+    assert "smoothest within one standard error of the best, of 11" in " ".join(
+        printed.replace("│", " ").split()
+    )

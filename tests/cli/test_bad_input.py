@@ -27,7 +27,7 @@ def refusal(capsys, tmp_path, *arguments):
     return said.error
 
 
-# Files --------------------------------------------------------------------------------------------------------------
+# Files --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,10 @@ def test_a_folder_is_no_file(capsys, tmp_path):
         ({"X": np.ones((4, 2)), "feature_names": np.array(["a"])}, "feature_names"),
         ({"X": np.ones((4, 2)), "feature_names": np.array(["a", "a"])}, "'a' occurs 2 times"),
         ({"X": np.ones((4, 2)), "X_1": np.ones(4), "y": np.ones(4)}, "'X_1' occurs 2 times"),
-        ({"X": np.ones((4, 2)), "feature_names": np.array(["a", "y"]), "y": np.ones(4)}, "'y' occurs 2 times"),
+        (
+            {"X": np.ones((4, 2)), "feature_names": np.array(["a", "y"]), "y": np.ones(4)},
+            "'y' occurs 2 times",
+        ),
         ({"K": np.ones((2, 2, 2))}, "one row per sample"),
         ({"y": np.array([{}, {}])}, "plain NumPy arrays"),
     ],
@@ -85,7 +88,7 @@ def test_archives_that_do_not_fit_together(capsys, tmp_path, arrays, words):
     assert words in refusal(capsys, tmp_path, tmp_path / "a.npz", "--target", "y")
 
 
-# Columns and cells --------------------------------------------------------------------------------------------------
+# Columns and cells --------------------------------------------------------------------------------
 
 
 def test_columns_that_are_not_there(capsys, tmp_path, train):
@@ -94,7 +97,9 @@ def test_columns_that_are_not_there(capsys, tmp_path, train):
     assert "'shape_a'" in line
     line = refusal(capsys, tmp_path, train, "--target", "kind", "--view", "s=form_*:linear")
     assert "'form_*' matches no column" in line
-    assert "matches no column" in refusal(capsys, tmp_path, train, "--target", "kind", "--drop", "x*")
+    assert "matches no column" in refusal(
+        capsys, tmp_path, train, "--target", "kind", "--drop", "x*"
+    )
 
 
 @pytest.mark.parametrize(
@@ -138,7 +143,16 @@ def test_classes(capsys, tmp_path):
     assert "one class only, rose" in refusal(capsys, tmp_path, path, "--target", "kind")
     table = flowers()
     table.loc[0, "kind"] = "orchid"
-    line = refusal(capsys, tmp_path, write(table, tmp_path / "t.csv"), "--target", "kind", *SHAPE, "--method", "mkl")
+    line = refusal(
+        capsys,
+        tmp_path,
+        write(table, tmp_path / "t.csv"),
+        "--target",
+        "kind",
+        *SHAPE,
+        "--method",
+        "mkl",
+    )
     assert "'orchid' has one row" in line
     assert "--folds 0" in line
 
@@ -149,7 +163,7 @@ def test_no_target_and_nothing_to_learn_from(capsys, tmp_path, train):
     assert "no column to learn from" in refusal(capsys, tmp_path, path, "--target", "kind")
 
 
-# Views and options --------------------------------------------------------------------------------------------------
+# Views and options --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -188,14 +202,23 @@ def test_strings_are_no_numbers(capsys, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("--view", "a=shape_*:linear", "--view", "a=noise_*:linear"), "two kernels are called 'a:linear'"),
+        (
+            ("--view", "a=shape_*:linear", "--view", "a=noise_*:linear"),
+            "two kernels are called 'a:linear'",
+        ),
         (("--cost", "genes=2"), "no kernel or view has this name"),
         (("--cost", "shape=-2"), "positive number"),
         (("--cost", "shape"), "name=FACTOR"),
-        (("--method", "discriminant", "--cost", "shape=2"), "--cost shape=2: the method must be mkl or rmkl"),
+        (
+            ("--method", "discriminant", "--cost", "shape=2"),
+            "--cost shape=2: the method must be mkl or rmkl",
+        ),
         (("--method", "bilinear", "--task", "one-class"), "not one-class"),
         (("--method", "dance"), "dance"),
-        (("--method", "rmkl", *SHAPE), "--method rmkl: it learns penalties of several kernels, and there is one"),
+        (
+            ("--method", "rmkl", *SHAPE),
+            "--method rmkl: it learns penalties of several kernels, and there is one",
+        ),
         (("--C", "0"), "--C"),
         (("--C", "-1"), "--C"),
         (("--C", "nan"), "--C"),
@@ -216,12 +239,17 @@ def test_options_that_cannot_be_met(capsys, tmp_path, train, arguments, words):
 
 def test_gates_need_numbers(capsys, tmp_path):
     path = write(strings(), tmp_path / "t.csv")
-    assert "gates read numbers" in refusal(capsys, tmp_path, path, "--target", "motif", "--method", "localized", *PLAIN)
+    assert "gates read numbers" in refusal(
+        capsys, tmp_path, path, "--target", "motif", "--method", "localized", *PLAIN
+    )
 
 
 def test_outputs_that_cannot_be_written(capsys, tmp_path, train):
     assert "is a folder" in run(capsys, "fit", train, "--target", "kind", "-o", tmp_path).error
-    assert "does not exist" in run(capsys, "fit", train, "--target", "kind", "-o", tmp_path / "no" / "m.skops").error
+    assert (
+        "does not exist"
+        in run(capsys, "fit", train, "--target", "kind", "-o", tmp_path / "no" / "m.skops").error
+    )
 
 
 def test_a_missing_package_is_named_with_its_extra(capsys, tmp_path, train, hide):
@@ -232,7 +260,7 @@ def test_a_missing_package_is_named_with_its_extra(capsys, tmp_path, train, hide
     assert "kernelmosaic[cli]" in refusal(capsys, tmp_path, train, "--target", "kind")
 
 
-# Matrices -----------------------------------------------------------------------------------------------------------
+# Matrices -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -250,7 +278,9 @@ def test_a_missing_package_is_named_with_its_extra(capsys, tmp_path, train, hide
 )
 def test_matrices_that_are_no_kernels(capsys, tmp_path, train, K, words):
     np.save(tmp_path / "K.npy", K)
-    line = refusal(capsys, tmp_path, train, "--target", "kind", "--kernel", f"k={tmp_path / 'K.npy'}", *PLAIN)
+    line = refusal(
+        capsys, tmp_path, train, "--target", "kind", "--kernel", f"k={tmp_path / 'K.npy'}", *PLAIN
+    )
     assert words in line
     assert "K.npy" in line
 
@@ -268,10 +298,12 @@ def test_matrices_in_text_and_archives(capsys, tmp_path, train):
     assert "name=FILE" in refusal(capsys, tmp_path, train, "--target", "kind", "--kernel", "K.npy")
     np.save(tmp_path / "K.npy", np.eye(60))
     both = [part for name in ("a", "a") for part in ("--kernel", f"{name}={tmp_path / 'K.npy'}")]
-    assert "two kernels are called 'a'" in refusal(capsys, tmp_path, train, "--target", "kind", *both, *PLAIN)
+    assert "two kernels are called 'a'" in refusal(
+        capsys, tmp_path, train, "--target", "kind", *both, *PLAIN
+    )
 
 
-# Model files --------------------------------------------------------------------------------------------------------
+# Model files --------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -291,10 +323,16 @@ def test_files_that_are_no_models(capsys, tmp_path, train, model, command):
     with zipfile.ZipFile(tmp_path / "foreign.skops", "w") as archive:
         archive.writestr("schema.json", "{}")
     assert "not a model file of kernelmosaic" in line(tmp_path / "foreign.skops")
-    with zipfile.ZipFile(model) as archive, zipfile.ZipFile(tmp_path / "changed.skops", "w") as other:
+    with (
+        zipfile.ZipFile(model) as archive,
+        zipfile.ZipFile(tmp_path / "changed.skops", "w") as other,
+    ):
         for name in archive.namelist():
             data = archive.read(name)
-            other.writestr(name, data.replace(b"StandardScaler", b"RobustScaler") if name == "schema.json" else data)
+            other.writestr(
+                name,
+                data.replace(b"StandardScaler", b"RobustScaler") if name == "schema.json" else data,
+            )
     assert "damaged or was changed" in line(tmp_path / "changed.skops")
 
 
@@ -305,17 +343,30 @@ def test_models_of_other_kinds(capsys, tmp_path, train):
 
     X, y = flowers()[["shape_a", "shape_b"]], flowers()["kind"].to_numpy(dtype=str)
     save(LogisticRegression().fit(X, y), tmp_path / "other.skops")
-    assert "not a fitted model of kernelmosaic" in run(capsys, "inspect", tmp_path / "other.skops").error
+    assert (
+        "not a fitted model of kernelmosaic"
+        in run(capsys, "inspect", tmp_path / "other.skops").error
+    )
     save(MKLClassifier().fit(X.to_numpy(), y), tmp_path / "nameless.skops")
-    assert "columns without names" in run(capsys, "predict", tmp_path / "nameless.skops", train).error
+    assert (
+        "columns without names" in run(capsys, "predict", tmp_path / "nameless.skops", train).error
+    )
 
 
-# Prediction ---------------------------------------------------------------------------------------------------------
+# Prediction ---------------------------------------------------------------------------------------
 
 
 def test_tables_that_do_not_suit_the_model(capsys, tmp_path, model):
     def line(table, *arguments):
-        said = run(capsys, "predict", model, write(table, tmp_path / "new.csv"), "-o", tmp_path / "o.csv", *arguments)
+        said = run(
+            capsys,
+            "predict",
+            model,
+            write(table, tmp_path / "new.csv"),
+            "-o",
+            tmp_path / "o.csv",
+            *arguments,
+        )
         assert not (tmp_path / "o.csv").exists()
         return said.error
 
@@ -335,7 +386,10 @@ def test_tables_that_do_not_suit_the_model(capsys, tmp_path, model):
 def test_prediction_outputs(capsys, tmp_path, train, model):
     assert "is a folder" in run(capsys, "predict", model, train, "-o", tmp_path).error
     assert "must end in" in run(capsys, "predict", model, train, "-o", tmp_path / "o.json").error
-    assert "does not exist" in run(capsys, "predict", model, train, "-o", tmp_path / "no" / "o.csv").error
+    assert (
+        "does not exist"
+        in run(capsys, "predict", model, train, "-o", tmp_path / "no" / "o.csv").error
+    )
 
 
 def test_blocks_of_similarities_must_fit(capsys, tmp_path, train):
@@ -364,14 +418,17 @@ def test_blocks_of_similarities_must_fit(capsys, tmp_path, train):
     assert "are called k" in line("--kernel", f"z={tmp_path / 'K.npy'}")
 
 
-# Beyond mistakes ----------------------------------------------------------------------------------------------------
+# Beyond mistakes ----------------------------------------------------------------------------------
 
 
 def test_delimiters_inside_quoted_names_do_not_count(capsys, tmp_path):
     path = tmp_path / "quoted.csv"
     rows = "".join(f"{i};{i * i};{'xy'[i % 2]}\n" for i in range(20))
     path.write_text(f'"mass, kg, dry";"height, cm";kind\n{rows}', encoding="utf-8")
-    assert "learned from" in done(capsys, "fit", path, "--target", "kind", *PLAIN, "-o", tmp_path / "m.skops").out
+    assert (
+        "learned from"
+        in done(capsys, "fit", path, "--target", "kind", *PLAIN, "-o", tmp_path / "m.skops").out
+    )
 
 
 def test_what_nobody_foresaw_is_one_line_and_exit_code_1(capsys, monkeypatch):
@@ -384,7 +441,8 @@ def test_what_nobody_foresaw_is_one_line_and_exit_code_1(capsys, monkeypatch):
     assert run_commands([], commands) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(
-        "kernelmosaic: KeyError: 'unforeseen'. This error was not foreseen: either a table holds what"
+        "kernelmosaic: KeyError: 'unforeseen'. This error was not foreseen: either a table holds"
+        " what"
     )
     monkeypatch.setenv("KERNELMOSAIC_TRACEBACK", "1")
     with pytest.raises(KeyError):
@@ -392,19 +450,28 @@ def test_what_nobody_foresaw_is_one_line_and_exit_code_1(capsys, monkeypatch):
 
 
 def test_a_table_without_a_column_to_learn_from(capsys, tmp_path):
-    notes = pd.DataFrame({"note": [f"Patient no. {i} was seen" for i in range(60)], "kind": ["x", "y"] * 30})
+    notes = pd.DataFrame(
+        {"note": [f"Patient no. {i} was seen" for i in range(60)], "kind": ["x", "y"] * 30}
+    )
     line = refusal(capsys, tmp_path, write(notes, tmp_path / "notes.csv"), "--target", "kind")
     assert "no column to learn from: every column but the target is left out" in line
 
 
 def test_a_view_whose_file_has_no_column_to_learn_from(capsys, tmp_path):
     table = flowers().assign(id=range(60))
-    path, other = write(table, tmp_path / "train.csv"), write(table[["id", "kind"]], tmp_path / "other.csv")
-    line = refusal(capsys, tmp_path, path, "--target", "kind", "--on", "id", *SHAPE, "--view", f"more={other}")
+    path, other = (
+        write(table, tmp_path / "train.csv"),
+        write(table[["id", "kind"]], tmp_path / "other.csv"),
+    )
+    line = refusal(
+        capsys, tmp_path, path, "--target", "kind", "--on", "id", *SHAPE, "--view", f"more={other}"
+    )
     assert "has no column to learn from beside 'id' and the target" in line
 
 
 @pytest.mark.parametrize("value", ["0", "-1", "inf", "nan"])
 def test_a_price_that_cannot_be_is_answered_by_what_can(capsys, tmp_path, value):
     path = write(flowers(), tmp_path / "train.csv")
-    assert f"--C: {value}: give a positive, finite number." in refusal(capsys, tmp_path, path, "--C", value)
+    assert f"--C: {value}: give a positive, finite number." in refusal(
+        capsys, tmp_path, path, "--C", value
+    )

@@ -32,7 +32,9 @@ def kernels_of(pipeline, found):
 @pytest.mark.parametrize("method", ["mkl", "localized", "bilinear", "discriminant"])
 def test_contributions_add_up_to_the_decision(capsys, tmp_path, method):
     table = flowers()
-    pipeline, found = explained(capsys, tmp_path, table, "--target", "kind", "--method", method, *KERNELS)
+    pipeline, found = explained(
+        capsys, tmp_path, table, "--target", "kind", "--method", method, *KERNELS
+    )
     shares = kernels_of(pipeline, found)
     np.testing.assert_allclose(shares.sum(axis=1) + found["constant"], found["decision"], atol=1e-6)
     values = pipeline.decision_function(table)
@@ -45,7 +47,9 @@ def test_of_several_classes_the_predicted_one_is_explained(capsys, tmp_path):
     table = flowers(n=90)
     table["kind"] = np.where(table["noise_b"] > 0.5, "orchid", table["kind"])
     pipeline, found = explained(capsys, tmp_path, table, "--target", "kind", *KERNELS)
-    np.testing.assert_allclose(found["decision"], pipeline.decision_function(table).max(axis=1), atol=1e-6)
+    np.testing.assert_allclose(
+        found["decision"], pipeline.decision_function(table).max(axis=1), atol=1e-6
+    )
     terms = pipeline[-1].contributions(pipeline[:-1].transform(table))
     chosen = np.searchsorted(pipeline.classes_, found["prediction"])
     np.testing.assert_allclose(found["s:linear"], terms[np.arange(90), 0, chosen], atol=1e-6)
@@ -62,7 +66,9 @@ def test_other_tasks(capsys, tmp_path, task):
     pipeline = load(tmp_path / "m.skops")
     rows = [line.split(",") for line in text.splitlines()]
     assert rows[0][:4] == [table.columns[0], "prediction", "decision", "constant"]
-    decision = pipeline.predict(table) if task == "regression" else pipeline.decision_function(table)
+    decision = (
+        pipeline.predict(table) if task == "regression" else pipeline.decision_function(table)
+    )
     np.testing.assert_allclose([float(row[2]) for row in rows[1:]], decision, rtol=1e-5, atol=1e-6)
 
 
@@ -86,7 +92,16 @@ def test_the_page_needs_no_other_file(capsys, tmp_path, hide):
     assert any("`" not in words and "rose" in words for _, words in page.all("code"))
     hide("matplotlib")
     path = write(flowers(n=510), tmp_path / "many.csv")
-    done(capsys, "explain", tmp_path / "m.skops", path, "--report", tmp_path / "e.html", "-o", tmp_path / "e.csv")
+    done(
+        capsys,
+        "explain",
+        tmp_path / "m.skops",
+        path,
+        "--report",
+        tmp_path / "e.html",
+        "-o",
+        tmp_path / "e.csv",
+    )
     page = Reader((tmp_path / "e.html").read_text(encoding="utf-8"))
     assert page.all("img") == []
     assert any("The first 500 of 510" in words for _, words in page.all("p"))
@@ -110,7 +125,13 @@ def test_the_row_that_is_drawn_lacks_a_view_or_is_asked_for(capsys, tmp_path):
     assert "--report" in run(capsys, *command[:3], "--row", 1).error
     # A target that nobody has written, or that the model has never seen, is none to stop for.
     for change in ({"kind": None}, {"kind": "daisy"}):
-        done(capsys, command[0], command[1], write(table.assign(**change), tmp_path / "n.csv"), *command[5:])
+        done(
+            capsys,
+            command[0],
+            command[1],
+            write(table.assign(**change), tmp_path / "n.csv"),
+            *command[5:],
+        )
 
 
 def test_refusals(capsys, tmp_path):

@@ -1,4 +1,5 @@
-"""``kernelmosaic fit``: every kind of file, task and method, and figures that agree with what Python gives."""
+"""``kernelmosaic fit``: every kind of file, task and method, and figures that agree with what
+Python gives."""
 
 from __future__ import annotations
 
@@ -41,7 +42,9 @@ def plain(tmp_path_factory):
     """The model of the table with the quickest options."""
     folder = tmp_path_factory.mktemp("plain")
     path = write(flowers(), folder / "train.csv")
-    assert main(["fit", str(path), "--target", "kind", *PLAIN, "-o", str(folder / "model.skops")]) == 0
+    assert (
+        main(["fit", str(path), "--target", "kind", *PLAIN, "-o", str(folder / "model.skops")]) == 0
+    )
     return load(folder / "model.skops")
 
 
@@ -52,7 +55,9 @@ def fitted(capsys, tmp_path, *arguments):
 
 def test_the_model_is_the_one_python_gives(capsys, tmp_path, train):
     views = ("--view", "shape=shape_*:linear+gauss(1.5)", "--view", "noise=noise_?:linear")
-    pipeline, _ = fitted(capsys, tmp_path, train, "--target", "kind", *views, "--C", "3", "--folds", "0")
+    pipeline, _ = fitted(
+        capsys, tmp_path, train, "--target", "kind", *views, "--C", "3", "--folds", "0"
+    )
     table = flowers()
     X = StandardScaler().fit_transform(table[["shape_a", "shape_b", "noise_a", "noise_b"]])
     kernels = [("a", Linear(), [0, 1]), ("b", Gaussian(1.5), [0, 1]), ("c", Linear(), [2, 3])]
@@ -60,7 +65,9 @@ def test_the_model_is_the_one_python_gives(capsys, tmp_path, train):
     ours = pipeline.named_steps["model"]
     assert ours.kernel_names_ == ["shape:linear", "shape:gauss(1.5)", "noise:linear"]
     np.testing.assert_allclose(ours.weights_, model.weights_, atol=1e-9)
-    np.testing.assert_allclose(pipeline.decision_function(table), model.decision_function(X), atol=1e-9)
+    np.testing.assert_allclose(
+        pipeline.decision_function(table), model.decision_function(X), atol=1e-9
+    )
 
 
 def test_columns_are_grouped_by_prefix_and_kind(capsys, tmp_path, train):
@@ -69,9 +76,17 @@ def test_columns_are_grouped_by_prefix_and_kind(capsys, tmp_path, train):
     views = pipeline.training_["views"]
     assert list(views) == ["shape", "noise", "other"]
     assert views["other"] == {"columns": ["colour"], "kernels": ["linear"], "files": []}
-    assert views["shape"]["kernels"] == ["linear", "poly2", "gauss", "gauss(2*median)", "gauss(4*median)"]
+    assert views["shape"]["kernels"] == [
+        "linear",
+        "poly2",
+        "gauss",
+        "gauss(2*median)",
+        "gauss(4*median)",
+    ]
     assert len(pipeline.named_steps["model"].kernel_names_) == 11
-    assert "view shape: 3 columns (shape_a, shape_b, shape_c); linear + poly2 + gauss + " in said.err
+    assert (
+        "view shape: 3 columns (shape_a, shape_b, shape_c); linear + poly2 + gauss + " in said.err
+    )
     assert "view other: 1 column (colour); linear" in said.err
     assert "support vectors" in said.out
     assert "certified gap" in said.out
@@ -86,7 +101,9 @@ def test_the_widths_of_a_family_lie_around_the_median_distance(capsys, tmp_path,
     model = pipeline.named_steps["model"]
     assert model.kernel_names_ == ["s:gauss(0.5*median)", "s:gauss", "s:gauss(2*median)"]
     for m, factor in enumerate([0.5, 1, 2]):
-        alone = MKLClassifier(model.kernels, weights=np.eye(3)[m], normalize=None).fit(X, flowers()["kind"])
+        alone = MKLClassifier(model.kernels, weights=np.eye(3)[m], normalize=None).fit(
+            X, flowers()["kind"]
+        )
         expected = np.exp(-(squareform(pdist(X)) ** 2) / (factor * median) ** 2)
         np.testing.assert_allclose(alone.kernel_matrix(X), expected, rtol=1e-9)
 
@@ -97,7 +114,9 @@ def test_default_kernels_are_those_of_the_library(capsys, tmp_path, train, task,
     arguments = ("--target", "kind", "--task", task, "--view", "s=shape_a,shape_b")
     pipeline, said = fitted(capsys, tmp_path, train, *arguments, *price)
     library = {"classification": default_kernels, "one-class": one_class_kernels}[task]()
-    assert [repr(kernel) for _, kernel, _ in pipeline.named_steps["model"].kernels] == [repr(k) for k in library]
+    assert [repr(kernel) for _, kernel, _ in pipeline.named_steps["model"].kernels] == [
+        repr(k) for k in library
+    ]
     assert sum(not isinstance(kernel, Gaussian) for kernel in library) == n_line
     assert "normalize" not in said.err
 
@@ -130,7 +149,18 @@ def test_cross_validation_chooses_the_price_that_a_plain_loop_chooses(capsys, tm
         capsys,
         tmp_path,
         train,
-        *("--target", "kind", "--view", "s=shape_*:linear", "--norm", "1", "--seed", "4", "--folds", "2"),
+        *(
+            "--target",
+            "kind",
+            "--view",
+            "s=shape_*:linear",
+            "--norm",
+            "1",
+            "--seed",
+            "4",
+            "--folds",
+            "2",
+        ),
     )
     X = table[["shape_a", "shape_b"]]
     folds = StratifiedKFold(2, shuffle=True, random_state=4)
@@ -164,13 +194,18 @@ def test_other_files_give_the_same_model(capsys, tmp_path, plain, suffix):
         path = tmp_path / "semicolons.csv"
         table.to_csv(path, sep=";", index=False)
     other, _ = fitted(capsys, tmp_path, path, "--target", "kind", *PLAIN)
-    np.testing.assert_allclose(other.decision_function(table), plain.decision_function(table), atol=1e-6)
+    np.testing.assert_allclose(
+        other.decision_function(table), plain.decision_function(table), atol=1e-6
+    )
 
 
 def test_an_archive_with_an_array_a_view_becomes_views(capsys, tmp_path):
     table = flowers()
     path = tmp_path / "views.npz"
-    shape, noise = table[["shape_a", "shape_b"]].to_numpy(), table[["noise_a", "noise_b"]].to_numpy()
+    shape, noise = (
+        table[["shape_a", "shape_b"]].to_numpy(),
+        table[["noise_a", "noise_b"]].to_numpy(),
+    )
     np.savez(path, shape=shape, noise=noise, y=(table["kind"] == "rose").to_numpy())
     pipeline, _ = fitted(capsys, tmp_path, path, "--target", "y", *PLAIN)
     assert list(pipeline.training_["views"]) == ["shape", "noise"]
@@ -201,13 +236,22 @@ def test_regression_is_guessed_and_its_price_follows_the_scale(capsys, tmp_path)
         (["a", "b"] * 30, None, "classification"),
         ([True, False] * 30, None, "classification"),
     ],
-    ids=["few whole numbers", "overridden", "fractions", "many whole numbers", "texts", "truth values"],
+    ids=[
+        "few whole numbers",
+        "overridden",
+        "fractions",
+        "many whole numbers",
+        "texts",
+        "truth values",
+    ],
 )
 def test_the_task_is_guessed_from_the_target(capsys, tmp_path, values, task, wanted):
     table = flowers().drop(columns=["kind", "colour"]).assign(target=values)
     path = write(table, tmp_path / "t.csv")
     asked = () if task is None else ("--task", task)
-    pipeline, _ = fitted(capsys, tmp_path, path, "--target", "target", "--view", "s=shape_*:linear", *PLAIN, *asked)
+    pipeline, _ = fitted(
+        capsys, tmp_path, path, "--target", "target", "--view", "s=shape_*:linear", *PLAIN, *asked
+    )
     assert pipeline.training_["task"] == wanted
 
 
@@ -229,7 +273,9 @@ def test_methods(capsys, tmp_path, method):
     views = ("--view", "s=shape_*:linear+gauss(2)", "--view", "n=noise_*:linear", "--folds", "2")
     price = () if method == "discriminant" else ("--C", "2")
     report = ("--report", tmp_path / "r.html") if method in ("localized", "rmkl") else ()
-    pipeline, said = fitted(capsys, tmp_path, path, "--target", "kind", "--method", method, *views, *price, *report)
+    pipeline, said = fitted(
+        capsys, tmp_path, path, "--target", "kind", "--method", method, *views, *price, *report
+    )
     assert pipeline.training_["method"] == method
     assert pipeline.training_["score"]["mean"] > 0.8
     assert (pipeline.training_["gates"] is not None) == (method == "localized")
@@ -251,7 +297,9 @@ def test_sequences_are_recognised_and_told_apart(capsys, tmp_path):
     pipeline, _ = fitted(capsys, tmp_path, path, "--target", "motif", "--C", "10", "--folds", "2")
     assert pipeline.named_steps["model"].kernel_names_ == ["dna:spectrum(3)"]
     assert pipeline.training_["score"]["mean"] > 0.8
-    wd, _ = fitted(capsys, tmp_path, path, "--target", "motif", "--view", "d=dna:wd(4)+spectrum(2)", *PLAIN)
+    wd, _ = fitted(
+        capsys, tmp_path, path, "--target", "motif", "--view", "d=dna:wd(4)+spectrum(2)", *PLAIN
+    )
     assert wd.named_steps["model"].kernel_names_ == ["d:wd(4)", "d:spectrum(2)"]
 
 
@@ -264,7 +312,16 @@ def test_numbers_and_sequences_together(capsys, tmp_path):
 
 
 def test_a_cost_makes_a_view_dearer(capsys, tmp_path, train):
-    common = (train, "--target", "kind", "--view", "s=shape_*:linear", "--view", "n=noise_*:linear", *PLAIN)
+    common = (
+        train,
+        "--target",
+        "kind",
+        "--view",
+        "s=shape_*:linear",
+        "--view",
+        "n=noise_*:linear",
+        *PLAIN,
+    )
     plain, _ = fitted(capsys, tmp_path, *common)
     dear, _ = fitted(capsys, tmp_path, *common, "--cost", "s=5", "--cost", "n:linear=2")
     assert dear.named_steps["model"].penalties == [5.0, 2.0]
@@ -275,16 +332,22 @@ def test_a_cost_makes_a_view_dearer(capsys, tmp_path, train):
 
 
 def test_held_out_rows_are_not_learned_from(capsys, tmp_path, train):
-    pipeline, said = fitted(capsys, tmp_path, train, "--target", "kind", "--drop", "colour", *QUICK, "--test", "0.25")
+    pipeline, said = fitted(
+        capsys, tmp_path, train, "--target", "kind", "--drop", "colour", *QUICK, "--test", "0.25"
+    )
     assert pipeline.training_["rows"] == 45
     assert pipeline.named_steps["prepare"].named_transformers_["numbers"].n_samples_seen_ == 45
-    assert re.search(r"accuracy on the test rows\D+\d+\.\d % ± \d+\.\d % \(standard error; 15 rows\)", said.out)
+    assert re.search(
+        r"accuracy on the test rows\D+\d+\.\d % ± \d+\.\d % \(standard error; 15 rows\)", said.out
+    )
     assert "colour" not in pipeline.training_["columns"]
 
 
 def test_the_same_seed_gives_the_same_model(capsys, tmp_path, train, plain):
     again, _ = fitted(capsys, tmp_path, train, "--target", "kind", *PLAIN)
-    np.testing.assert_array_equal(plain.named_steps["model"].dual_coef_, again.named_steps["model"].dual_coef_)
+    np.testing.assert_array_equal(
+        plain.named_steps["model"].dual_coef_, again.named_steps["model"].dual_coef_
+    )
 
 
 def test_columns_that_number_the_rows_and_free_text_are_left_out_with_a_note(capsys, tmp_path):
@@ -298,9 +361,12 @@ def test_columns_that_number_the_rows_and_free_text_are_left_out_with_a_note(cap
 
 def test_a_gap_that_is_not_met_is_one_line_on_stderr(capsys, tmp_path, train):
     views = ("s=shape_*:linear+gauss(1)", "n=noise_*:gauss(1)")
-    request = FitRequest(train, "kind", views=views, C=1.0, norm=1.0, method="mkl", task="classification")
+    request = FitRequest(
+        train, "kind", views=views, C=1.0, norm=1.0, method="mkl", task="classification"
+    )
     training = read_training_table(replace(request, output=tmp_path / "m.skops"))
-    # Weights of a norm that is given are learned: equal ones, which a search may choose, need no iterations.
+    # Weights of a norm that is given are learned: equal ones, which a search may choose, need no
+    # iterations.
     pipeline = make_pipeline(training).set_params(model__max_iter=1, model__tol=1e-12)
     publish(learn(training, pipeline, make_splitter(training), lambda what, done: None))
     lines = [line for line in capsys.readouterr().err.splitlines() if "duality gap" in line]
@@ -310,9 +376,13 @@ def test_a_gap_that_is_not_met_is_one_line_on_stderr(capsys, tmp_path, train):
 
 def test_seconds_in_all_are_those_of_the_whole_command(capsys, tmp_path, train):
     began = {"started": perf_counter() - 100.0, "output": tmp_path / "m.skops"}
-    publish(train_table(FitRequest(train, "kind", views=("s=shape_*:linear",), C=1.0, folds=0, **began)))
+    publish(
+        train_table(FitRequest(train, "kind", views=("s=shape_*:linear",), C=1.0, folds=0, **began))
+    )
     out = capsys.readouterr().out
-    fits, whole = (float(re.search(rf"{name}\D+([\d.]+)", out)[1]) for name in ("of the fits", "in all"))
+    fits, whole = (
+        float(re.search(rf"{name}\D+([\d.]+)", out)[1]) for name in ("of the fits", "in all")
+    )
     assert fits < 100.0 <= whole
 
 
@@ -332,7 +402,7 @@ def test_the_types_of_a_parquet_file(capsys, tmp_path):
     assert "'on' is left out" in said.err
 
 
-# Matrices -----------------------------------------------------------------------------------------------------------
+# Matrices -----------------------------------------------------------------------------------------
 
 
 def gram(table, columns):
@@ -354,9 +424,13 @@ def test_a_kernel_matrix_gives_the_model_of_its_features(capsys, tmp_path, train
     else:
         names = [f"s{i}" for i in range(len(K))]
         pd.DataFrame(K, index=names, columns=names).to_csv(path)
-    pipeline, _ = fitted(capsys, tmp_path, train, "--target", "kind", "--kernel", f"mine={path}", *PLAIN)
+    pipeline, _ = fitted(
+        capsys, tmp_path, train, "--target", "kind", "--kernel", f"mine={path}", *PLAIN
+    )
     model = pipeline.named_steps["model"]
-    reference = MKLClassifier([Linear()], C=1.0).fit(table[["shape_a", "shape_b"]].to_numpy(), table["kind"])
+    reference = MKLClassifier([Linear()], C=1.0).fit(
+        table[["shape_a", "shape_b"]].to_numpy(), table["kind"]
+    )
     assert model.kernel_names_ == ["mine"]
     assert model.objective_ == pytest.approx(reference.objective_, rel=1e-3)
 
@@ -374,7 +448,7 @@ def test_a_matrix_of_more_samples_needs_row_numbers(capsys, tmp_path):
     assert "--rows" in run(capsys, "fit", *arguments).error
 
 
-# Outside ------------------------------------------------------------------------------------------------------------
+# Outside ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("colours", [None, "1"], ids=["plain", "FORCE_COLOR"])
@@ -385,20 +459,35 @@ def test_no_bar_without_a_terminal(capsys, monkeypatch, colours):
     with progress(2, clock=iter([0.0, 4.0, 12.0]).__next__) as advance:
         advance("fold 1", 1)
         advance("fold 2", 2)
-    assert capsys.readouterr().err == "kernelmosaic: fold 2: 2 of 2 steps after 12 s, about 0 s left\n"
+    assert (
+        capsys.readouterr().err == "kernelmosaic: fold 2: 2 of 2 steps after 12 s, about 0 s left\n"
+    )
 
 
 def test_from_the_shell(capsys, tmp_path, train):
     said = done(
-        capsys, "fit", train, "--target", "kind", "--view", "s=shape_*:linear", *QUICK, "-o", tmp_path / "model.skops"
+        capsys,
+        "fit",
+        train,
+        "--target",
+        "kind",
+        "--view",
+        "s=shape_*:linear",
+        *QUICK,
+        "-o",
+        tmp_path / "model.skops",
     )
     # No bar where nobody watches; a machine so slow that this takes ten seconds says how far it is.
-    view, unused = (line for line in said.err.splitlines() if not re.search(r": \d+ of \d+ steps after ", line))
+    view, unused = (
+        line for line in said.err.splitlines() if not re.search(r": \d+ of \d+ steps after ", line)
+    )
     assert view == "kernelmosaic: view s: 2 columns (shape_a, shape_b); linear"
     assert unused.startswith("kernelmosaic: 3 columns are not used: noise_a, noise_b, colour.")
     assert (tmp_path / "model.skops").is_file()
     # A process of its own: how it ends, and where it says why.
-    source = os.pathsep.join([str(Path(__file__).parents[2] / "src"), *filter(None, [os.environ.get("PYTHONPATH")])])
+    source = os.pathsep.join(
+        [str(Path(__file__).parents[2] / "src"), *filter(None, [os.environ.get("PYTHONPATH")])]
+    )
     lost = subprocess.run(
         [sys.executable, "-m", "kernelmosaic", "fit", "nowhere.csv", "--target", "kind"],
         cwd=tmp_path,
@@ -408,4 +497,6 @@ def test_from_the_shell(capsys, tmp_path, train):
         check=False,
     )
     assert (lost.returncode, lost.stdout) == (2, "")
-    assert lost.stderr.splitlines() == ["kernelmosaic: nowhere.csv: there is no such file; give a table."]
+    assert lost.stderr.splitlines() == [
+        "kernelmosaic: nowhere.csv: there is no such file; give a table."
+    ]

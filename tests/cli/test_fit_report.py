@@ -15,7 +15,16 @@ pytestmark = pytest.mark.usefixtures("fixed_margins")
 def page_of(capsys, tmp_path, table, target, *arguments):
     path = write(table, tmp_path / "data.csv")
     done(
-        capsys, "fit", path, "--target", target, *arguments, "-o", tmp_path / "m.skops", "--report", tmp_path / "r.html"
+        capsys,
+        "fit",
+        path,
+        "--target",
+        target,
+        *arguments,
+        "-o",
+        tmp_path / "m.skops",
+        "--report",
+        tmp_path / "r.html",
     )
     return Reader((tmp_path / "r.html").read_text(encoding="utf-8"))
 
@@ -26,7 +35,9 @@ def headings(page):
 
 def test_classification(capsys, tmp_path):
     table = flowers().drop(columns="colour")
-    page = page_of(capsys, tmp_path, table, "kind", "--folds", "2", "--view", "s=shape_*:linear+gauss*2")
+    page = page_of(
+        capsys, tmp_path, table, "kind", "--folds", "2", "--view", "s=shape_*:linear+gauss*2"
+    )
     assert headings(page) == [
         "Which kernels count",
         "Accuracy on unseen rows",
@@ -39,7 +50,10 @@ def test_classification(capsys, tmp_path):
     images, model = page.all("img"), load(tmp_path / "m.skops").named_steps["model"]
     # A fit that ends where the folds have led it has no course to draw.
     assert len(images) == 5 + (len(model.history_) > 1)
-    assert all(attributes["alt"] and attributes["src"].startswith("data:image/png") for attributes, _ in images)
+    assert all(
+        attributes["alt"] and attributes["src"].startswith("data:image/png")
+        for attributes, _ in images
+    )
     cells = [text for _, text in page.all("td")]
     confusion = [int(text) for text in cells if text.isdigit()]
     assert sum(confusion) == 60
@@ -114,7 +128,11 @@ def test_areas_and_f1_are_those_of_held_out_probabilities(capsys, tmp_path, hide
     table = flowers().drop(columns="colour")
     page = page_of(capsys, tmp_path, table, "kind")
     model = load(tmp_path / "m.skops").named_steps["model"]
-    found = {name: text.split() for name in ("AUC", "F1") for text in [after(page, f"leave-one-out {name}")]}
+    found = {
+        name: text.split()
+        for name in ("AUC", "F1")
+        for text in [after(page, f"leave-one-out {name}")]
+    }
     p = model.loo_probabilities_[:, 1]
     assert found["AUC"][0] == f"{roc_auc_score(table['kind'], p):.3f}"
     f1 = f1_score(table["kind"], model.loo_predictions_, average="macro")
@@ -122,10 +140,14 @@ def test_areas_and_f1_are_those_of_held_out_probabilities(capsys, tmp_path, hide
     # Standard errors: DeLong's for the area; that of the share of right answers is near that of F1.
     rose, tulip = p[table["kind"] == "tulip"], p[table["kind"] == "rose"]
     wins = (rose[:, np.newaxis] > tulip) + 0.5 * (rose[:, np.newaxis] == tulip)
-    delong = (wins.mean(axis=1).var(ddof=1) / len(rose) + wins.mean(axis=0).var(ddof=1) / len(tulip)) ** 0.5
+    delong = (
+        wins.mean(axis=1).var(ddof=1) / len(rose) + wins.mean(axis=0).var(ddof=1) / len(tulip)
+    ) ** 0.5
     assert float(found["AUC"][2]) == pytest.approx(delong, rel=0.3, abs=0.002)
     share = np.mean(model.loo_predictions_ == table["kind"])
-    assert float(found["F1"][2]) == pytest.approx((share * (1 - share) / 60) ** 0.5, rel=0.3, abs=0.002)
+    assert float(found["F1"][2]) == pytest.approx(
+        (share * (1 - share) / 60) ** 0.5, rel=0.3, abs=0.002
+    )
     assert all("60 rows)" in " ".join(text) for text in found.values())
 
 
@@ -147,11 +169,16 @@ def test_views_that_rows_lack_are_mapped_and_one_row_is_explained(capsys, tmp_pa
     page = page_of(capsys, tmp_path, table, "kind", *views, *QUICK, "--resamples", "19")
     alts = [attributes["alt"] for attributes, _ in page.all("img")]
     assert "Which rows have which views" in alts
-    (drawn,) = [text for text in alts if text.startswith("What each view adds to the decision on one row, ")]
+    (drawn,) = [
+        text for text in alts if text.startswith("What each view adds to the decision on one row, ")
+    ]
     assert f"true: {table['kind'][3]}; missing view (imputed): n" in drawn
     assert any("Row 4 of the table" in text for _, text in page.all("p"))
     model = load(tmp_path / "m.skops").named_steps["model"]
-    shares = {name: 100 * weight / sum(model.view_weights_.values()) for name, weight in model.view_weights_.items()}
+    shares = {
+        name: 100 * weight / sum(model.view_weights_.values())
+        for name, weight in model.view_weights_.items()
+    }
     cells, found = cells_of(page), {}
     for name, share in shares.items():
         at = cells.index(f"{share:.1f}")

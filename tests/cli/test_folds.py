@@ -24,7 +24,17 @@ from kernelmosaic.kernels import Kernel
 class Case:
     """A table read as ``kernelmosaic fit`` reads it, and its cross-validation."""
 
-    def __init__(self, folder, table, target, method="mkl", task="classification", views=(), kernels=(), jobs=1):
+    def __init__(
+        self,
+        folder,
+        table,
+        target,
+        method="mkl",
+        task="classification",
+        views=(),
+        kernels=(),
+        jobs=1,
+    ):
         path = write(table, Path(folder) / "table.csv")
         asked = {"views": tuple(views), "kernels": tuple(kernels), "method": method, "task": task}
         asked |= {"norm": 1.0} if method == "mkl" else {}  # of which the naive fits are
@@ -35,21 +45,27 @@ class Case:
         self.folds = list(self.splitter.split(self.y, self.y))
 
     def curve(self, C=None):
-        """Every C of the command line's path, or one alone, with the prediction of every row while it was held out."""
+        """Every C of the command line's path, or one alone, with the prediction of every row while
+        it was held out."""
         training = replace(self.training, request=replace(self.training.request, C=C))
         path = train(training, make_pipeline(training), self.splitter, lambda what, n: None).path
         return [(float(C), path.predictions(i)) for i, C in enumerate(path.found.Cs)]
 
     def naive(self, C):
-        """Every row's prediction by a whole pipeline fitted to the other parts, one fit after the other."""
+        """Every row's prediction by a whole pipeline fitted to the other parts, one fit after the
+        other."""
         scale = np.std(self.y) if self.request.task == "regression" else 1.0
-        plain = make_estimator(replace(self.request, C=C), self.training.kernels, self.training.plan, scale)
+        plain = make_estimator(
+            replace(self.request, C=C), self.training.kernels, self.training.plan, scale
+        )
         if self.request.method != "localized":
             plain.set_params(tol=1e-3)
         predictions, self.margins = np.empty_like(self.y), np.full(len(self.y), np.inf)
         for rows, held in self.folds:
             model = Pipeline([*self.training.plan.steps(), ("model", clone(plain))])
-            model.fit(self.table.iloc[rows], None if self.request.task == "one-class" else self.y[rows])
+            model.fit(
+                self.table.iloc[rows], None if self.request.task == "one-class" else self.y[rows]
+            )
             predictions[held] = model.predict(self.table.iloc[held])
             if self.request.task == "classification":
                 f = model.decision_function(self.table.iloc[held])
@@ -58,9 +74,12 @@ class Case:
         return predictions
 
     def assert_same_classes(self, C, predictions):
-        """Equal classes; a sample on the boundary itself, to the accuracy of these fits, may fall on either side."""
+        """Equal classes; a sample on the boundary itself, to the accuracy of these fits, may fall
+        on either side."""
         differ = predictions != self.naive(C)
-        if self.request.method == "localized":  # not convex: rounding may lead a fold to another local optimum
+        if (
+            self.request.method == "localized"
+        ):  # not convex: rounding may lead a fold to another local optimum
             assert np.mean(differ) <= 0.1
         else:
             assert np.all(self.margins[differ] < 2e-2)
@@ -72,19 +91,44 @@ def repeated(table):
 
 
 CASES = {
-    "mkl": (flowers(40), "kind", "mkl", "classification", ("s=shape_*:linear+gauss", "n=noise_*:gauss(median)")),
+    "mkl": (
+        flowers(40),
+        "kind",
+        "mkl",
+        "classification",
+        ("s=shape_*:linear+gauss", "n=noise_*:gauss(median)"),
+    ),
     "guessed": (flowers(40), "kind", "mkl", "classification"),
     "regression": (curve(40), "y", "mkl", "regression"),
-    "localized": (flowers(40), "kind", "localized", "classification", ("s=shape_*:linear+gauss", "n=noise_*:linear")),
+    "localized": (
+        flowers(40),
+        "kind",
+        "localized",
+        "classification",
+        ("s=shape_*:linear+gauss", "n=noise_*:linear"),
+    ),
     "bilinear": (flowers(40), "kind", "bilinear", "classification"),
     "discriminant": (flowers(40), "kind", "discriminant", "classification"),
     "strings": (strings(), "motif", "mkl", "classification", ("d=dna:spectrum(3)+wd(3)",)),
-    "repeated": (repeated(flowers(40)), "kind", "mkl", "classification", ("s=shape_*:linear+gauss",)),
-    "repeated strings": (repeated(strings()), "motif", "mkl", "classification", ("d=dna:spectrum(2)",)),
+    "repeated": (
+        repeated(flowers(40)),
+        "kind",
+        "mkl",
+        "classification",
+        ("s=shape_*:linear+gauss",),
+    ),
+    "repeated strings": (
+        repeated(strings()),
+        "motif",
+        "mkl",
+        "classification",
+        ("d=dna:spectrum(2)",),
+    ),
 }
 
 
-#: The kernels that are guessed and rows that are repeated have one of numbers and one of strings each.
+#: The kernels that are guessed and rows that are repeated have one of numbers and one of strings
+#: each.
 @pytest.mark.parametrize("name", thinned(CASES, set(CASES) - {"guessed", "repeated strings"}))
 def test_the_answers_are_those_of_whole_fits(tmp_path, name):
     case = Case(tmp_path, *CASES[name])
@@ -103,7 +147,9 @@ def test_matrices_that_were_given_stay_beside_those_computed(tmp_path):
     table = flowers()
     X = table[["noise_a", "noise_b"]].to_numpy()
     np.save(tmp_path / "K.npy", np.exp(-((X[:, None] - X) ** 2).sum(-1)))
-    case = Case(tmp_path, table, "kind", views=("s=shape_*:gauss",), kernels=(f"k={tmp_path / 'K.npy'}",))
+    case = Case(
+        tmp_path, table, "kind", views=("s=shape_*:gauss",), kernels=(f"k={tmp_path / 'K.npy'}",)
+    )
     for point in case.curve()[5:16:10]:
         case.assert_same_classes(*point)
 
@@ -146,7 +192,10 @@ def test_every_fold_computes_its_kernels_once(tmp_path):
 def test_from_the_command_line_with_threads(capsys, tmp_path):
     path = write(flowers(40), tmp_path / "t.csv")
     options = ("--target", "kind", "--view", "s=shape_*:linear+gauss", "--folds", "3")
-    one, two = (done(capsys, "fit", path, *options, "--jobs", jobs, "-o", tmp_path / "m.skops").out for jobs in (1, 2))
+    one, two = (
+        done(capsys, "fit", path, *options, "--jobs", jobs, "-o", tmp_path / "m.skops").out
+        for jobs in (1, 2)
+    )
     assert [line for line in one.splitlines() if "seconds" not in line] == [
         line for line in two.splitlines() if "seconds" not in line
     ]

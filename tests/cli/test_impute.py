@@ -25,7 +25,11 @@ def holes(seed=0, n=60):
 
 
 def test_all_bad_columns_are_named_at_once(capsys, tmp_path):
-    table = pd.concat([flowers(), flowers(seed=1).add_suffix("2")], axis=1).drop(columns="kind2").astype(object)
+    table = (
+        pd.concat([flowers(), flowers(seed=1).add_suffix("2")], axis=1)
+        .drop(columns="kind2")
+        .astype(object)
+    )
     table.loc[[3, 4], "shape_a"] = table.loc[11, "kind"] = None
     table.loc[5, "shape_b"] = "wide"
     table.loc[6, "noise_a"] = "inf"
@@ -59,7 +63,9 @@ def test_cells_are_filled_as_scikit_learn_fills_them(impute):
 
 
 def test_what_nobody_has_in_a_fold_is_filled_with_nothing():
-    table = pd.DataFrame({"a": [np.nan, np.nan, 3.0], "b": [None, None, "x"]}, dtype=object).astype({"a": float})
+    table = pd.DataFrame({"a": [np.nan, np.nan, 3.0], "b": [None, None, "x"]}, dtype=object).astype(
+        {"a": float}
+    )
     filled = ViewImputer().fit(table[:2]).transform(table)
     assert list(filled["a"]) == [0.0, 0.0, 3.0]
     assert list(filled["b"]) == ["", "", "x"]
@@ -69,7 +75,19 @@ def test_what_nobody_has_in_a_fold_is_filled_with_nothing():
 def test_predict_fills_by_the_training_rows(capsys, tmp_path, impute):
     path = write(holes(), tmp_path / "t.csv")
     views = ("--view", "s=shape_*:linear+gauss", "--view", "n=noise_*,colour")
-    done(capsys, "fit", path, "--target", "kind", "--impute", impute, *views, *PLAIN, "-o", tmp_path / "m.skops")
+    done(
+        capsys,
+        "fit",
+        path,
+        "--target",
+        "kind",
+        "--impute",
+        impute,
+        *views,
+        *PLAIN,
+        "-o",
+        tmp_path / "m.skops",
+    )
     new = write(holes(seed=5, n=20).drop(columns="kind"), tmp_path / "new.csv")
     said = done(capsys, "predict", tmp_path / "m.skops", new, "--scores")
     alone = write(holes(seed=5, n=20).drop(columns="kind").iloc[:1], tmp_path / "one.csv")
@@ -102,7 +120,14 @@ def test_every_part_is_filled_by_the_others(tmp_path, method):
     table.loc[::4, "u"] = None
     path = write(table, tmp_path / "t.csv")
     request = FitRequest(
-        path, "y", views=("all=u,v:linear+gauss",), impute="median", method=method, task="regression", C=1000.0, folds=3
+        path,
+        "y",
+        views=("all=u,v:linear+gauss",),
+        impute="median",
+        method=method,
+        task="regression",
+        C=1000.0,
+        folds=3,
     )
     training = read_training_table(request)
     splitter = make_splitter(training)

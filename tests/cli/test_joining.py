@@ -21,7 +21,8 @@ N = 40
 
 @pytest.fixture
 def here(tmp_path, monkeypatch):
-    """A table of patients of whom nothing predicts the class, and two files of measurements that lack some of them."""
+    """A table of patients of whom nothing predicts the class, and two files of measurements that
+    lack some of them."""
     monkeypatch.chdir(tmp_path)
     rng = np.random.RandomState(0)
     ids = [f"p{i}" for i in range(N)]
@@ -30,7 +31,10 @@ def here(tmp_path, monkeypatch):
     write(table, "train.csv")
     rna = pd.DataFrame(rng.randn(N, 3), columns=list("uvw")).assign(id=ids)
     write(rna.iloc[::-1].drop(index=[0, 1, 2]), "rna.csv")
-    write(pd.DataFrame(rng.randn(N, 2), columns=list("kl")).assign(id=ids).drop(index=[2, 5]), "prot.csv")
+    write(
+        pd.DataFrame(rng.randn(N, 2), columns=list("kl")).assign(id=ids).drop(index=[2, 5]),
+        "prot.csv",
+    )
     return table
 
 
@@ -42,12 +46,21 @@ def columns_of(path="model.skops"):
     return load(path).training_["columns"]
 
 
-# The target is never learned from -----------------------------------------------------------------------------------
+# The target is never learned from -----------------------------------------------------------------
 
 
 def test_the_training_table_as_a_view_does_not_leak_the_target(capsys, here, hide):
     hide("matplotlib")
-    options = ("--target", "kind", "--on", "id", "--view", "clin=train.csv", "--report", "report.html")
+    options = (
+        "--target",
+        "kind",
+        "--on",
+        "id",
+        "--view",
+        "clin=train.csv",
+        "--report",
+        "report.html",
+    )
     said = done(capsys, "fit", "train.csv", *options, *QUICK)
     assert columns_of() == ["clin.age", "clin.sex"]
     assert "column 'kind' of train.csv is left out: it has the name of the target." in said.err
@@ -64,7 +77,18 @@ def test_nor_does_another_file_that_has_the_target_the_event_or_the_ids(capsys, 
     write(table, "train.csv")
     write(table.assign(number=range(N)).rename(columns={"number": "index"}), "more.csv")
     said = done(
-        capsys, "fit", "train.csv", "--target", "days", "--event", "died", "--on", "id", "--view", "m=more.csv", *PLAIN
+        capsys,
+        "fit",
+        "train.csv",
+        "--target",
+        "days",
+        "--event",
+        "died",
+        "--on",
+        "id",
+        "--view",
+        "m=more.csv",
+        *PLAIN,
     )
     assert columns_of() == ["m.age", "m.sex", "m.kind"]
     for line in (
@@ -121,7 +145,9 @@ def test_a_column_that_is_the_target_in_another_code_is_named_in_a_warning(capsy
 
 def test_the_warning_of_such_a_column_is_on_the_page_and_in_the_model(capsys, here, hide):
     hide("matplotlib")
-    fit_to_copies(capsys, here, lambda kind: np.where(kind == "sick", "A", "B"), "--report", "r.html")
+    fit_to_copies(
+        capsys, here, lambda kind: np.where(kind == "sick", "A", "B"), "--report", "r.html"
+    )
     assert SAME in unescape(Path("r.html").read_text(encoding="utf-8"))
     assert sum(SAME in text for text in load("model.skops").training_["warnings"]) == 2
     assert SAME in done(capsys, "inspect", "model.skops", "--json").out
@@ -133,14 +159,18 @@ def test_so_is_a_quantity_in_another_unit(capsys, here):
     rng = np.random.RandomState(2)
     y = rng.randn(N)
     noisy = y + 0.3 * rng.randn(N)  # another order
-    write(pd.DataFrame({"a": rng.randn(N), "inches": 3.0 + y / 2.54, "noisy": noisy, "y": y}), "q.csv")
+    write(
+        pd.DataFrame({"a": rng.randn(N), "inches": 3.0 + y / 2.54, "noisy": noisy, "y": y}), "q.csv"
+    )
     said = done(capsys, "fit", "q.csv", "--target", "y", *PLAIN)
-    warned = [line for line in said.err.splitlines() if "duplicates or recodes the target 'y'" in line]
+    warned = [
+        line for line in said.err.splitlines() if "duplicates or recodes the target 'y'" in line
+    ]
     assert len(warned) == 1
     assert "column 'inches'" in warned[0]
 
 
-# Several files ------------------------------------------------------------------------------------------------------
+# Several files ------------------------------------------------------------------------------------
 
 
 def test_columns_of_the_table_are_a_view_beside_joined_files(capsys, here):
@@ -149,7 +179,16 @@ def test_columns_of_the_table_are_a_view_beside_joined_files(capsys, here):
     assert re.search(r"view rna \(rna\.csv\): 3 columns .*; lacked by 3 of 40 rows\n", said.err)
     assert re.search(r"view prot \(prot\.csv\): 2 columns .*; lacked by 2 of 40 rows\n", said.err)
     assert "not used" not in said.err
-    again = ("--on", "id", "--view", "clin=age,sex:linear", "--view", "rna.csv", "--view", "prot.csv")
+    again = (
+        "--on",
+        "id",
+        "--view",
+        "clin=age,sex:linear",
+        "--view",
+        "rna.csv",
+        "--view",
+        "prot.csv",
+    )
     said = done(capsys, "predict", "model.skops", "train.csv", *again, "--id", "id")
     assert len(said.out.splitlines()) == N + 1
     assert "ignored" not in said.err
@@ -176,7 +215,9 @@ def test_a_file_of_views_keeps_the_joined_view(capsys, here):
 def test_views_of_parts_of_joined_files_know_their_files(capsys, here):
     views = {"part": ["rna.u", "rna.v"], "both": ["rna.w", "prot.*"], "clin": ["age"]}
     Path("v.json").write_text(json.dumps(views))
-    said = fit(capsys, "--view", "rna.csv", "--view", "prot.csv", "--views", "v.json", "--impute", "views")
+    said = fit(
+        capsys, "--view", "rna.csv", "--view", "prot.csv", "--views", "v.json", "--impute", "views"
+    )
     noted = load("model.skops").training_["views"]
     assert {name: view["files"] for name, view in noted.items()} == {
         "part": ["rna.csv"],
@@ -189,14 +230,28 @@ def test_views_of_parts_of_joined_files_know_their_files(capsys, here):
 
 
 def test_neither_a_file_nor_columns(capsys, here):
-    line = run(capsys, "fit", "train.csv", "--target", "kind", "--on", "id", "--view", "c=agee").error
-    assert "--view c=agee: agee is not a file, and train.csv has no such column; did you mean 'age'?" in line
-    line = run(capsys, "fit", "train.csv", "--target", "kind", "--on", "id", "--view", "c=none.csv").error
+    line = run(
+        capsys, "fit", "train.csv", "--target", "kind", "--on", "id", "--view", "c=agee"
+    ).error
+    assert (
+        "--view c=agee: agee is not a file, and train.csv has no such column; did you mean 'age'?"
+        in line
+    )
+    line = run(
+        capsys, "fit", "train.csv", "--target", "kind", "--on", "id", "--view", "c=none.csv"
+    ).error
     assert "none.csv: there is no such file" in line
-    line = run(capsys, "fit", "train.csv", "--target", "kind", "--on", "id", "--view", "c=age,length").error
+    line = run(
+        capsys, "fit", "train.csv", "--target", "kind", "--on", "id", "--view", "c=age,length"
+    ).error
     assert "the pattern 'length' matches no column; there are 'age', 'sex'" in line
-    line = run(capsys, "fit", "train.csv", "--target", "kind", "--on", "id", "--view", "c=age,sx").error
-    assert "--view c=age,sx: the pattern 'sx' matches no column; did you mean 'sex'? there are 'age', 'sex'" in line
+    line = run(
+        capsys, "fit", "train.csv", "--target", "kind", "--on", "id", "--view", "c=age,sx"
+    ).error
+    assert (
+        "--view c=age,sx: the pattern 'sx' matches no column; did you mean 'sex'? there are 'age',"
+        " 'sex'" in line
+    )
     line = run(capsys, "fit", "train.csv", "--target", "kind", "--view", "c=age,sx").error
     assert "the pattern 'sx' matches no column; did you mean 'sex'?" in line
 
@@ -219,20 +274,36 @@ def test_a_target_that_the_file_of_a_view_has(capsys, here, options):
     rna = pd.read_csv("rna.csv")
     write(rna.assign(well=np.arange(len(rna)) % 2), "rna.csv")
     line = run(capsys, "fit", "train.csv", *options, "--on", "id", "--view", "rna.csv").error
-    assert "column 'well' is in rna.csv, but the target must be in the first table, which is train.csv" in line
+    assert (
+        "column 'well' is in rna.csv, but the target must be in the first table, which is train.csv"
+        in line
+    )
     assert "`kernelmosaic fit rna.csv --view train.csv`" in line
 
 
 def test_a_column_of_names_is_not_called_free_text(capsys, here):
     write(here.rename(columns={"id": "patient"}), "train.csv")
     said = done(capsys, "fit", "train.csv", "--target", "kind", *PLAIN)
-    assert "column 'patient' is left out: too many different texts for categories, as of ids or free text." in said.err
+    assert (
+        "column 'patient' is left out: too many different texts for categories, as of ids or free"
+        " text." in said.err
+    )
 
 
 def test_outputs_do_not_replace_joined_files(capsys, here):
     before = Path("rna.csv").read_bytes()
     line = run(
-        capsys, "fit", "train.csv", "--target", "kind", "--on", "id", "--view", "rna.csv", "--report", "rna.csv"
+        capsys,
+        "fit",
+        "train.csv",
+        "--target",
+        "kind",
+        "--on",
+        "id",
+        "--view",
+        "rna.csv",
+        "--report",
+        "rna.csv",
     ).error
     assert "--report rna.csv: this file is read" in line
     assert Path("rna.csv").read_bytes() == before
@@ -241,16 +312,25 @@ def test_outputs_do_not_replace_joined_files(capsys, here):
 def test_rows_that_no_view_has_are_listed_and_dropped_on_request(capsys, here):
     joined = ("--on", "id", "--view", "rna.csv", "--view", "prot.csv")
     line = run(capsys, "fit", "train.csv", "--target", "kind", *joined).error
-    assert "train.csv: 1 of 40 rows appear in no view: id 'p2' (row 3). Leave them out with --drop-empty" in line
-    line = run(capsys, "fit", "train.csv", "--target", "kind", "--on", "id", "--view", "rna.csv").error
-    assert "3 of 40 rows appear in no view: id 'p0' (row 1), id 'p1' (row 2), id 'p2' (row 3)." in line
+    assert (
+        "train.csv: 1 of 40 rows appear in no view: id 'p2' (row 3). Leave them out with"
+        " --drop-empty" in line
+    )
+    line = run(
+        capsys, "fit", "train.csv", "--target", "kind", "--on", "id", "--view", "rna.csv"
+    ).error
+    assert (
+        "3 of 40 rows appear in no view: id 'p0' (row 1), id 'p1' (row 2), id 'p2' (row 3)." in line
+    )
     said = fit(capsys, *joined[2:], "--drop-empty")
     assert "1 of 40 rows are left out, which appear in no view: id 'p2' (row 3)" in said.err
     assert "39 rows" in said.out
     assert load("model.skops").training_["rows"] == 39
     line = run(capsys, "predict", "model.skops", "train.csv", *joined).error
     assert "id 'p2' (row 3)" in line
-    said = done(capsys, "predict", "model.skops", "train.csv", *joined, "--drop-empty", "--id", "id")
+    said = done(
+        capsys, "predict", "model.skops", "train.csv", *joined, "--drop-empty", "--id", "id"
+    )
     ids = [line.partition(",")[0] for line in said.out.splitlines()[1:]]
     assert ids == [f"p{i}" for i in range(N) if i != 2]
     assert "id 'p2' (row 3)" in said.err
@@ -285,12 +365,22 @@ def test_rows_keep_their_numbers_when_others_are_dropped(capsys, here):
     assert "row 10, column 'rna.v' (column 'v' of rna.csv, id 'p9')" in said.err
 
 
-# What the model file remembers --------------------------------------------------------------------------------------
+# What the model file remembers --------------------------------------------------------------------
 
 
 def test_the_model_remembers_which_file_is_which(capsys, here, hide):
     hide("matplotlib")
-    fit(capsys, "--view", "clin=age", "--view", "rna.csv", "--view", "p=prot.csv", "--report", "r.html")
+    fit(
+        capsys,
+        "--view",
+        "clin=age",
+        "--view",
+        "rna.csv",
+        "--view",
+        "p=prot.csv",
+        "--report",
+        "r.html",
+    )
     found = json.loads(done(capsys, "inspect", "model.skops", "--json").out)
     assert found["files"] == {
         "table": "train.csv",
@@ -303,19 +393,30 @@ def test_the_model_remembers_which_file_is_which(capsys, here, hide):
     assert "train.csv, joined by column 'id'" in out
     assert "view p from prot.csv" in out
     page = unescape(Path("r.html").read_text(encoding="utf-8"))
-    assert "kernelmosaic predict model.skops NEW.csv --on id --view rna=NEW_rna.csv --view p=NEW_p.csv --id id" in page
+    assert (
+        "kernelmosaic predict model.skops NEW.csv --on id --view rna=NEW_rna.csv --view p=NEW_p.csv"
+        " --id id" in page
+    )
     assert "rows of the table, joined by column <code>id</code>." in page
 
 
 def test_predict_says_which_file_is_needed(capsys, here):
     fit(capsys, "--view", "clin=age", "--view", "rna.csv", "--view", "p=prot.csv")
     line = run(capsys, "predict", "model.skops", "train.csv").error
-    assert "view 'rna' from a file of its own (rna.csv when it was fitted), joined by column 'id'" in line
+    assert (
+        "view 'rna' from a file of its own (rna.csv when it was fitted), joined by column 'id'"
+        in line
+    )
     assert "--on id --view rna=FILE" in line
     line = run(capsys, "predict", "model.skops", "train.csv", "--view", "rna.csv").error
     assert "name the column that joins it with --on id" in line
-    line = run(capsys, "predict", "model.skops", "train.csv", "--on", "id", "--view", "prot.csv").error
-    assert "the model has no view 'prot' from a file; it has rna (rna.csv), p (prot.csv). Write NAME=prot.csv" in line
+    line = run(
+        capsys, "predict", "model.skops", "train.csv", "--on", "id", "--view", "prot.csv"
+    ).error
+    assert (
+        "the model has no view 'prot' from a file; it has rna (rna.csv), p (prot.csv). Write"
+        " NAME=prot.csv" in line
+    )
     said = done(capsys, "predict", "model.skops", "train.csv", "--on", "id", "--view", "p=prot.csv")
     assert "view 'rna' (rna.csv when the model was fitted) is not given: no row has it." in said.err
 
@@ -325,10 +426,23 @@ def test_rows_are_known_by_their_names_whatever_views_are_given(capsys, here):
     new = here.assign(id=[*here["id"][:35], *(f"q{i}" for i in range(5))])
     write(new.rename(columns={"id": "patient"}), "new.csv")
     write(pd.read_csv("prot.csv").rename(columns={"id": "patient"}), "p2.csv")
-    said = done(capsys, "predict", "model.skops", "new.csv", "--on", "patient", "--view", "p=p2.csv", "-o", "p.csv")
+    said = done(
+        capsys,
+        "predict",
+        "model.skops",
+        "new.csv",
+        "--on",
+        "patient",
+        "--view",
+        "p=p2.csv",
+        "-o",
+        "p.csv",
+    )
     known = len({*new["id"]} & {*learned_from(here)})
     assert 0 < known < 35
-    assert f"{known} of them are rows that the model was fitted to (by column 'patient')" in said.err
+    assert (
+        f"{known} of them are rows that the model was fitted to (by column 'patient')" in said.err
+    )
 
 
 def learned_from(table, test=0.25):
@@ -339,28 +453,49 @@ def learned_from(table, test=0.25):
 
 def test_the_file_of_another_view_is_refused(capsys, here):
     fit(capsys, "--view", "clin=age", "--view", "rna.csv", "--view", "p=prot.csv")
-    line = run(capsys, "predict", "model.skops", "train.csv", "--on", "id", "--view", "rna=prot.csv").error
-    assert "--view rna=prot.csv: the file has none of the 3 columns of this view, such as 'u'." in line
+    line = run(
+        capsys, "predict", "model.skops", "train.csv", "--on", "id", "--view", "rna=prot.csv"
+    ).error
+    assert (
+        "--view rna=prot.csv: the file has none of the 3 columns of this view, such as 'u'." in line
+    )
 
 
 @pytest.mark.parametrize("impute", ["none", "views"])
 def test_a_table_without_the_joined_columns_is_refused_by_view(capsys, here, impute):
-    fit(capsys, "--view", "clin=age", "--view", "rna.csv", "--view", "p=prot.csv", "--impute", impute)
+    fit(
+        capsys,
+        "--view",
+        "clin=age",
+        "--view",
+        "rna.csv",
+        "--view",
+        "p=prot.csv",
+        "--impute",
+        impute,
+    )
     model = load("model.skops")
-    with pytest.raises(ValueError, match=r"X lacks 5 columns \('rna.u', 'rna.v', 'rna.w'; 'p.k', 'p.l'\) that the"):
+    with pytest.raises(
+        ValueError, match=r"X lacks 5 columns \('rna.u', 'rna.v', 'rna.w'; 'p.k', 'p.l'\) that the"
+    ):
         model.predict(here)
     joined = here.assign(**dict.fromkeys(("rna.u", "rna.v", "rna.w", "p.k"), 0.0))
-    with pytest.raises(ValueError, match=r"X lacks column 'p.l' that the model reads: give a data frame"):
+    with pytest.raises(
+        ValueError, match=r"X lacks column 'p.l' that the model reads: give a data frame"
+    ):
         model.predict(joined)
 
 
 def test_many_columns_are_counted_and_the_first_of_each_view_named():
     names = [*(f"rna.g{i}" for i in range(50)), "age", "p.a", "p.b"]
-    assert list_columns(names) == "53 columns ('rna.g0', 'rna.g1', 'rna.g2' and 47 more; 'age'; 'p.a', 'p.b')"
+    assert (
+        list_columns(names)
+        == "53 columns ('rna.g0', 'rna.g1', 'rna.g2' and 47 more; 'age'; 'p.a', 'p.b')"
+    )
     assert list_columns(["age"]) == "column 'age'"
 
 
-# Gene sets -----------------------------------------------------------------------------------------------------------
+# Gene sets ----------------------------------------------------------------------------------------
 
 
 def test_gene_sets_are_views_in_place_of_the_table_that_they_divide(capsys, here):
@@ -368,24 +503,57 @@ def test_gene_sets_are_views_in_place_of_the_table_that_they_divide(capsys, here
     files = ("--view", "rna.csv", "--view", "prot=prot.csv:linear")
     said = fit(capsys, *files, "--gene-sets", "sets.gmt:linear", "--drop-empty", "--method", "mkl")
     views = {name: view["columns"] for name, view in load("model.skops").training_["views"].items()}
-    assert views == {"prot": ["prot.k", "prot.l"], "A": ["rna.u", "rna.v"], "B_1": ["rna.v", "rna.w"]}
+    assert views == {
+        "prot": ["prot.k", "prot.l"],
+        "A": ["rna.u", "rna.v"],
+        "B_1": ["rna.v", "rna.w"],
+    }
     assert "1 of 3 gene sets have fewer than two genes that are columns: left out." in said.err
-    assert load("model.skops").named_steps["model"].kernel_names_ == ["prot:linear", "A:linear", "B_1:linear"]
+    assert load("model.skops").named_steps["model"].kernel_names_ == [
+        "prot:linear",
+        "A:linear",
+        "B_1:linear",
+    ]
     new = ("--on", "id", "--view", "rna=rna.csv", "--view", "prot=prot.csv", "--drop-empty")
-    assert "Predictions: p.csv" in done(capsys, "predict", "model.skops", "train.csv", *new, "-o", "p.csv").out
+    assert (
+        "Predictions: p.csv"
+        in done(capsys, "predict", "model.skops", "train.csv", *new, "-o", "p.csv").out
+    )
 
 
 def test_gene_sets_of_one_table_and_of_a_gene_in_two(capsys, here):
     Path("sets.gmt").write_text("A\t\tage\tu\nB\t\tu\tv\n", encoding="utf-8")
     table = here.assign(u=np.arange(N) % 7, v=np.arange(N) % 5)
     write(table, "one.csv")
-    done(capsys, "fit", "one.csv", "--target", "kind", "--gene-sets", "sets.gmt", "--drop", "id", *PLAIN)
+    done(
+        capsys,
+        "fit",
+        "one.csv",
+        "--target",
+        "kind",
+        "--gene-sets",
+        "sets.gmt",
+        "--drop",
+        "id",
+        *PLAIN,
+    )
     assert load("model.skops").named_steps["model"].kernel_names_ == ["A:gauss", "B:gauss"]
     write(table, "train.csv")
     write(table[["id", "u", "v"]], "more.csv")
-    options = ("fit", "train.csv", "--target", "kind", "--on", "id", "--view", "more.csv", "--gene-sets")
+    options = (
+        "fit",
+        "train.csv",
+        "--target",
+        "kind",
+        "--on",
+        "id",
+        "--view",
+        "more.csv",
+        "--gene-sets",
+    )
     assert (
-        "gene 'u' is in u and more.u; name the view, such as rna=sets.gmt." in run(capsys, *options, "sets.gmt").error
+        "gene 'u' is in u and more.u; name the view, such as rna=sets.gmt."
+        in run(capsys, *options, "sets.gmt").error
     )
     done(capsys, *options, "more=sets.gmt", *PLAIN)
     assert columns_of() == ["more.u", "more.v"]
@@ -394,4 +562,7 @@ def test_gene_sets_of_one_table_and_of_a_gene_in_two(capsys, here):
         "no set has two genes that are columns; the columns are 'u', 'v'"
         in run(capsys, *options, "more=sets.gmt").error
     )
-    assert "nothing.gmt: there is no such file; give a .gmt file." in run(capsys, *options, "nothing.gmt").error
+    assert (
+        "nothing.gmt: there is no such file; give a .gmt file."
+        in run(capsys, *options, "nothing.gmt").error
+    )

@@ -13,7 +13,9 @@ TARGET = Target("regression", ("y",), y)
 
 
 @pytest.mark.parametrize(
-    "values", [y, 2.54 * y, 32.0 - 1.8 * y, (2 * y).astype(int)], ids=["copy", "unit", "reversed", "whole"]
+    "values",
+    [y, 2.54 * y, 32.0 - 1.8 * y, (2 * y).astype(int)],
+    ids=["copy", "unit", "reversed", "whole"],
 )
 def test_a_multiple_of_the_target_plus_a_constant_is_a_copy(values):
     table = pd.DataFrame({"x": values, "other": np.sqrt(y)})
@@ -36,7 +38,9 @@ LONG = RNG.standard_normal(300)
 COUNTS = RNG.poisson(20.0, 300).astype(float)
 
 
-@pytest.mark.parametrize("target", [LONG, COUNTS, np.round(LONG)], ids=["numbers", "counts", "few kinds"])
+@pytest.mark.parametrize(
+    "target", [LONG, COUNTS, np.round(LONG)], ids=["numbers", "counts", "few kinds"]
+)
 def test_the_order_of_the_target_gives_a_copy_away(target):
     noise = 1e-6 * np.random.RandomState(1).standard_normal((3, 300))
     gaps = np.exp(target)
@@ -54,7 +58,9 @@ def test_the_order_of_the_target_gives_a_copy_away(target):
     assert found == dict.fromkeys(table, "y")
 
 
-@pytest.mark.parametrize("target", [LONG, COUNTS, np.round(LONG)], ids=["numbers", "counts", "few kinds"])
+@pytest.mark.parametrize(
+    "target", [LONG, COUNTS, np.round(LONG)], ids=["numbers", "counts", "few kinds"]
+)
 def test_ordinary_columns_are_no_copies(target):
     rng = np.random.RandomState(2)
     table = pd.DataFrame(rng.standard_normal((300, 50)), columns=[f"x{j}" for j in range(50)])
@@ -80,7 +86,8 @@ def test_classes_in_numbers_with_noise_are_a_copy_and_classes_that_are_apart_are
     table = pd.DataFrame(
         {
             "noisy": np.exp(codes) + 1e-6 * rng.standard_normal(60),
-            "apart": 3.0 * codes + rng.uniform(size=60),  # every class by itself, as a good measurement has it
+            "apart": 3.0 * codes
+            + rng.uniform(size=60),  # every class by itself, as a good measurement has it
             "one": (codes == 1) + 1e-6 * rng.standard_normal(60),
         }
     )

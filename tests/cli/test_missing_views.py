@@ -19,8 +19,12 @@ def tables(tmp_path, monkeypatch):
     pd.DataFrame({"id": names[:40], "kind": kind[:40]}).to_csv("train.csv", index=False)
     pd.DataFrame({"id": names[40:], "kind": kind[40:]}).to_csv("new.csv", index=False)
     for view, columns, lost in (("rna", "uvw", slice(0, 8)), ("protein", "kl", slice(10, 25))):
-        values = hidden @ rng.normal(size=(2, len(columns))) + 0.2 * rng.normal(size=(50, len(columns)))
-        table = pd.DataFrame(values, columns=list(columns)).assign(id=names).drop(index=range(50)[lost])
+        values = hidden @ rng.normal(size=(2, len(columns))) + 0.2 * rng.normal(
+            size=(50, len(columns))
+        )
+        table = (
+            pd.DataFrame(values, columns=list(columns)).assign(id=names).drop(index=range(50)[lost])
+        )
         table.sample(frac=1, random_state=1).to_csv(f"{view}.csv", index=False)
     return tmp_path
 
@@ -37,11 +41,35 @@ def test_views_are_joined_and_may_be_left_out_later(tables, capsys):
 
 
 def test_a_row_may_lack_a_named_view_of_one_table(tables, capsys):
-    table = pd.read_csv("train.csv").merge(pd.read_csv("rna.csv")).merge(pd.read_csv("protein.csv"), how="left")
+    table = (
+        pd.read_csv("train.csv")
+        .merge(pd.read_csv("rna.csv"))
+        .merge(pd.read_csv("protein.csv"), how="left")
+    )
     table.to_csv("one.csv", index=False)
     views = ["--view", "rna=u,v,w:linear", "--view", "protein=k,l:linear"]
-    assert main(["fit", "one.csv", "--target", "kind", "--drop", "id", *views, "--C", "1", "--folds", "0"]) == 0
-    assert main(["fit", "one.csv", "--target", "kind", "--drop", "id", "--C", "1", "--folds", "0"]) == 2
+    assert (
+        main(
+            [
+                "fit",
+                "one.csv",
+                "--target",
+                "kind",
+                "--drop",
+                "id",
+                *views,
+                "--C",
+                "1",
+                "--folds",
+                "0",
+            ]
+        )
+        == 0
+    )
+    assert (
+        main(["fit", "one.csv", "--target", "kind", "--drop", "id", "--C", "1", "--folds", "0"])
+        == 2
+    )
     assert "column 'k' is empty" in capsys.readouterr().err
 
 

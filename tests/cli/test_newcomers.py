@@ -1,4 +1,5 @@
-"""Mistakes of a first day: each is one line that names the option or column, the value, and what would do."""
+"""Mistakes of a first day: each is one line that names the option or column, the value, and what
+would do."""
 
 from __future__ import annotations
 
@@ -24,9 +25,13 @@ def folder(tmp_path, monkeypatch):
 
 def python(*arguments):
     """Run another Python with the sources of this one, and return how it ended."""
-    path = os.pathsep.join([str(Path(__file__).parents[2] / "src"), os.environ.get("PYTHONPATH", "")])
+    path = os.pathsep.join(
+        [str(Path(__file__).parents[2] / "src"), os.environ.get("PYTHONPATH", "")]
+    )
     environment = os.environ | {"PYTHONPATH": path}
-    return subprocess.run([sys.executable, *arguments], env=environment, capture_output=True, text=True, check=False)
+    return subprocess.run(
+        [sys.executable, *arguments], env=environment, capture_output=True, text=True, check=False
+    )
 
 
 def refusal(capsys, *arguments):
@@ -59,12 +64,21 @@ FIT = ("fit", "f.csv", "--target", "kind")
         ((*FIT, "--seed", "-1"), ["--seed -1", "0"]),
         ((*FIT, "--jobs", "x"), ["--jobs x", "integer"]),
         ((*FIT, "--method", "svm"), ["--method", "'svm'", "localized"]),
-        ((*FIT, "--epsilon", "1"), ["--epsilon 1", "regression or survival", "leave the option out"]),
+        (
+            (*FIT, "--epsilon", "1"),
+            ["--epsilon 1", "regression or survival", "leave the option out"],
+        ),
         ((*FIT, "--task", "one-class", "--C", "2"), ["--C 2", "--nu"]),
         ((*FIT, "--method", "bilinear", "--norm", "2"), ["--norm 2", "bilinear", "mkl"]),
         ((*FIT, "-o", "dir"), ["-o", "dir is a folder", "name of a file"]),
-        ((*FIT, "--output", "no/m.skops"), ["--output", "no/m.skops is in a folder that does not exist"]),
-        ((*FIT, "--output", "f.csv"), ["--output", "f.csv is not the name of a model file", "f.skops"]),
+        (
+            (*FIT, "--output", "no/m.skops"),
+            ["--output", "no/m.skops is in a folder that does not exist"],
+        ),
+        (
+            (*FIT, "--output", "f.csv"),
+            ["--output", "f.csv is not the name of a model file", "f.skops"],
+        ),
         ((*FIT, "-o", "same", "--report", "same"), ["--report same", "another name"]),
         (("fit", "f.csv"), ["--target", "kind", "one-class"]),
         (("fit", "f.csv", "--target", "Kind"), ["'Kind'", "did you mean 'kind'?"]),
@@ -93,7 +107,7 @@ def test_outputs_that_permissions_do_not_betray_are_tried_first(capsys, folder, 
     assert "Errno" not in line
 
 
-# Classes and targets ------------------------------------------------------------------------------------------------
+# Classes and targets ------------------------------------------------------------------------------
 
 
 def test_one_row_of_a_class_cannot_be_on_both_sides(capsys, folder):
@@ -120,7 +134,18 @@ def test_one_row_of_a_class_cannot_be_on_both_sides(capsys, folder):
 def test_shares_too_small_for_all_classes(capsys, folder, share, words):
     kinds = np.array(["rose", "tulip", "orchid"])[np.arange(60) % 3]
     write(flowers().assign(kind=kinds), Path("three.csv"))
-    arguments = ("fit", "three.csv", "--target", "kind", "--test", share, "--folds", "0", "--C", "1")
+    arguments = (
+        "fit",
+        "three.csv",
+        "--target",
+        "kind",
+        "--test",
+        share,
+        "--folds",
+        "0",
+        "--C",
+        "1",
+    )
     if words is None:
         done(capsys, *arguments, "-o", "m.skops")
         return
@@ -135,12 +160,16 @@ def test_shares_that_leave_nothing(capsys, folder):
     Path("small.csv").write_text("a,y\n1,1.5\n2,2.5\n3,9.1\n")
     line = refusal(capsys, "fit", "small.csv", "--target", "y", "--test", "0.9")
     assert line.endswith(
-        "--test 0.9 leaves, to learn from, 0 of 3 rows, but at least two must be there; give 0, for none."
+        "--test 0.9 leaves, to learn from, 0 of 3 rows, but at least two must be there; give 0, for"
+        " none."
     )
     many = flowers().assign(kind=[f"c{i // 2}" for i in range(60)])
     write(many, Path("many.csv"))
     line = refusal(capsys, "fit", "many.csv", "--target", "kind", "--test", "0.2")
-    assert "holds out 12 of 60 rows, but at least one of each of the 30 classes must be there; give 0" in line
+    assert (
+        "holds out 12 of 60 rows, but at least one of each of the 30 classes must be there; give 0"
+        in line
+    )
 
 
 def test_texts_for_a_regression(capsys, folder):
@@ -150,7 +179,9 @@ def test_texts_for_a_regression(capsys, folder):
     table = curve().astype({"y": object})
     table.loc[6, "y"] = "much"
     write(table, Path("typo.csv"))
-    line = refusal(capsys, "fit", "typo.csv", "--target", "y")  # a quantity with a mistake, no set of classes
+    line = refusal(
+        capsys, "fit", "typo.csv", "--target", "y"
+    )  # a quantity with a mistake, no set of classes
     assert "row 7, column 'y': 'much' is not a number" in line
     done(capsys, "fit", "r.csv", "--target", "y", *PLAIN, "-o", "m.skops")
     line = refusal(capsys, "predict", "m.skops", "typo.csv")
@@ -162,10 +193,12 @@ def test_targets_that_are_no_classes(capsys, folder):
     line = refusal(capsys, "fit", "s.csv", "--target", "dna")
     assert "40 of 40 classes have one row" in line
     assert "--target" in line
-    assert "--task regression" in refusal(capsys, "fit", "r.csv", "--target", "y", "--task", "classification")
+    assert "--task regression" in refusal(
+        capsys, "fit", "r.csv", "--target", "y", "--task", "classification"
+    )
 
 
-# Cells and files ----------------------------------------------------------------------------------------------------
+# Cells and files ----------------------------------------------------------------------------------
 
 
 def test_numbers_too_large_to_square(capsys, folder):
@@ -177,12 +210,18 @@ def test_numbers_too_large_to_square(capsys, folder):
 
 def test_a_table_without_names(capsys, folder):
     Path("bare.csv").write_text("1,2,x\n3,4,y\n")
-    assert "the first line is read as the names" in refusal(capsys, "fit", "bare.csv", "--target", "kind")
+    assert "the first line is read as the names" in refusal(
+        capsys, "fit", "bare.csv", "--target", "kind"
+    )
 
 
 def test_files_of_kernels_are_named_with_their_option(capsys, folder):
     Path("junk.npy").write_bytes(b"junk")
-    for path, words in (("none.npy", "no such file"), ("dir", "is a folder"), ("junk.npy", "numpy.save")):
+    for path, words in (
+        ("none.npy", "no such file"),
+        ("dir", "is a folder"),
+        ("junk.npy", "numpy.save"),
+    ):
         line = refusal(capsys, *FIT, "--kernel", f"k={path}")
         assert f"--kernel k={path}" in line
         assert words in line
@@ -196,7 +235,20 @@ def test_row_numbers_outside_the_matrices(capsys, folder):
     assert "from 0 to 59; --rows" in line
     table = flowers().assign(sample=range(60))
     write(table, Path("n.csv"))
-    done(capsys, "fit", "n.csv", "--target", "kind", "--kernel", "k=K.npy", "--rows", "sample", *PLAIN, "-o", "m.skops")
+    done(
+        capsys,
+        "fit",
+        "n.csv",
+        "--target",
+        "kind",
+        "--kernel",
+        "k=K.npy",
+        "--rows",
+        "sample",
+        *PLAIN,
+        "-o",
+        "m.skops",
+    )
     write(table.assign(sample=range(7, 67)), Path("n.csv"))
     line = refusal(capsys, "predict", "m.skops", "n.csv")
     assert "row 54, column 'sample': 60 is not a row" in line
@@ -225,11 +277,17 @@ def test_inputs_are_not_overwritten(capsys, folder):
         assert f"{option}: this file is read, and would be overwritten" in line
 
 
-# Waiting ------------------------------------------------------------------------------------------------------------
+# Waiting ------------------------------------------------------------------------------------------
 
 
 def test_nothing_slow_is_loaded_before_there_is_work(folder):
-    commands = ["--help"], ["fit", "--help"], ["fit", "none.csv"], ["inspect", "none"], ["predict", "a", "b"]
+    commands = (
+        ["--help"],
+        ["fit", "--help"],
+        ["fit", "none.csv"],
+        ["inspect", "none"],
+        ["predict", "a", "b"],
+    )
     code = f"""
 import sys
 from kernelmosaic.cli import main

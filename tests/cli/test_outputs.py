@@ -46,7 +46,9 @@ def test_a_disk_full_at_the_page_of_explain_says_that_the_table_is_there(capsys,
     full_disk(1)
     said = run(capsys, "explain", "m.skops", "train.csv", "-o", "t.csv", "--report", "r.html")
     assert (said.code, said.out) == (2, "")
-    assert said.err.splitlines()[-1].endswith("r.html: no space left on device. The table is complete: t.csv.")
+    assert said.err.splitlines()[-1].endswith(
+        "r.html: no space left on device. The table is complete: t.csv."
+    )
     assert len(Path("t.csv").read_text().splitlines()) == 61
     assert not Path("r.html").exists()
 

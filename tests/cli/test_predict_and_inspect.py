@@ -24,7 +24,10 @@ def model(tmp_path_factory):
 
     folder = tmp_path_factory.mktemp("model")
     train = write(flowers(), folder / "train.csv")
-    assert main(["fit", str(train), "--target", "kind", *PLAIN, "-o", str(folder / "model.skops")]) == 0
+    assert (
+        main(["fit", str(train), "--target", "kind", *PLAIN, "-o", str(folder / "model.skops")])
+        == 0
+    )
     return folder / "model.skops"
 
 
@@ -56,9 +59,15 @@ def test_rows_that_the_model_was_fitted_to_are_counted(capsys, tmp_path, model):
     mixed = pd.concat([new, known[:5]])
     right = load(model).predict(mixed) == mixed["kind"]
     said = done(capsys, "predict", model, write(mixed, tmp_path / "new.csv")).err
-    score = f"{100 * right.mean():.1f} % ± {100 * right.std(ddof=1) / 35**0.5:.1f} % (standard error; 35 rows)"
+    score = (
+        f"{100 * right.mean():.1f} % ± {100 * right.std(ddof=1) / 35**0.5:.1f} % (standard error;"
+        " 35 rows)"
+    )
     assert f"{score}; 5 of them are rows that the model was fitted to" in said
-    assert "these are rows that" in done(capsys, "predict", model, write(known, tmp_path / "new.csv")).err
+    assert (
+        "these are rows that"
+        in done(capsys, "predict", model, write(known, tmp_path / "new.csv")).err
+    )
     assert "fitted to" not in done(capsys, "predict", model, write(new, tmp_path / "new.csv")).err
 
 
@@ -97,7 +106,16 @@ def test_a_category_never_seen_is_noted(capsys, tmp_path, model):
 
 def test_classes_that_read_as_numbers_elsewhere(capsys, tmp_path):
     train = flowers().assign(kind=lambda t: np.where(t["kind"] == "rose", "1", "x"))
-    done(capsys, "fit", write(train, tmp_path / "t.csv"), "--target", "kind", *PLAIN, "-o", tmp_path / "m.skops")
+    done(
+        capsys,
+        "fit",
+        write(train, tmp_path / "t.csv"),
+        "--target",
+        "kind",
+        *PLAIN,
+        "-o",
+        tmp_path / "m.skops",
+    )
     ones = write(train[train["kind"] == "1"], tmp_path / "ones.csv")
     assert "accuracy on column 'kind'" in done(capsys, "predict", tmp_path / "m.skops", ones).err
 
@@ -105,7 +123,9 @@ def test_classes_that_read_as_numbers_elsewhere(capsys, tmp_path):
 def test_regression_scores(capsys, tmp_path):
     path = write(curve(), tmp_path / "t.csv")
     done(capsys, "fit", path, "--target", "y", *PLAIN, "--C", "5000", "-o", tmp_path / "m.skops")
-    said = done(capsys, "predict", tmp_path / "m.skops", path, "--scores", "-o", tmp_path / "out.csv")
+    said = done(
+        capsys, "predict", tmp_path / "m.skops", path, "--scores", "-o", tmp_path / "out.csv"
+    )
     assert "R² on column 'y'" in said.err
     out = pd.read_csv(tmp_path / "out.csv")
     assert np.corrcoef(out["prediction"], curve()["y"])[0, 1] > 0.9
@@ -126,7 +146,9 @@ def test_new_rows_of_given_matrices(capsys, tmp_path):
     out = pd.read_csv(tmp_path / "o.csv")
     model = load(tmp_path / "m.skops").named_steps["model"]
     unit = np.mean(np.sum(X**2, axis=1))  # the mean diagonal of the matrix is one
-    by_hand = Z @ X[model.support_].T @ model.dual_coef_[0] * model.weights_[0] / unit + model.intercept_
+    by_hand = (
+        Z @ X[model.support_].T @ model.dual_coef_[0] * model.weights_[0] / unit + model.intercept_
+    )
     np.testing.assert_allclose(out["decision"], by_hand, atol=1e-5)
     reference = MKLClassifier([Linear()], C=1.0, tol=1e-6).fit(X, table["kind"])
     assert model.objective_ == pytest.approx(reference.objective_, rel=2e-3)
@@ -138,7 +160,9 @@ def test_models_made_in_python(capsys, tmp_path):
     path = write(table[["v", "u"]], tmp_path / "t.csv")
     said = done(capsys, "predict", tmp_path / "m.skops", path)
     expected = load(tmp_path / "m.skops").predict(table[["u", "v"]])
-    np.testing.assert_allclose([float(line) for line in said.out.splitlines()[1:]], expected, rtol=1e-6)
+    np.testing.assert_allclose(
+        [float(line) for line in said.out.splitlines()[1:]], expected, rtol=1e-6
+    )
     assert "MKLRegressor" in done(capsys, "inspect", tmp_path / "m.skops").out
 
 
@@ -146,7 +170,9 @@ def test_a_search_around_a_pipeline_made_in_python(capsys, tmp_path):
     table = flowers()[["shape_a", "shape_b", "kind"]]
     X = 5.0 + 3.0 * table[["shape_a", "shape_b"]]
     pipeline = Pipeline([("scale", StandardScaler()), ("model", MKLClassifier())])
-    search = GridSearchCV(pipeline, {"model__C": [0.1, 1.0]}, cv=2).fit(X, table["kind"] == table["kind"].iloc[0])
+    search = GridSearchCV(pipeline, {"model__C": [0.1, 1.0]}, cv=2).fit(
+        X, table["kind"] == table["kind"].iloc[0]
+    )
     save(search, tmp_path / "m.skops")
     said = done(capsys, "predict", tmp_path / "m.skops", write(X, tmp_path / "t.csv"), "--scores")
     read = pd.read_csv(io.StringIO(said.out))
@@ -158,7 +184,13 @@ def test_inspect_tells(capsys, model):
     pipeline = load(model)
     heaviest = np.argmax(pipeline.named_steps["model"].weights_)
     assert pipeline.named_steps["model"].kernel_names_[heaviest] in said.out
-    for words in ("support vectors", "certified gap", "cost of a prediction", "target 'kind'", "shape_a"):
+    for words in (
+        "support vectors",
+        "certified gap",
+        "cost of a prediction",
+        "target 'kind'",
+        "shape_a",
+    ):
         assert words in said.out
     assert kernelmosaic.__version__ in said.out
 
@@ -179,7 +211,19 @@ def test_inspect_as_json(capsys, model):
 def test_inspect_summarises_gates(capsys, tmp_path):
     path = write(flowers(), tmp_path / "t.csv")
     views = ("--view", "s=shape_*:linear", "--view", "n=noise_*:linear")
-    done(capsys, "fit", path, "--target", "kind", "--method", "localized", *views, *PLAIN, "-o", tmp_path / "m.skops")
+    done(
+        capsys,
+        "fit",
+        path,
+        "--target",
+        "kind",
+        "--method",
+        "localized",
+        *views,
+        *PLAIN,
+        "-o",
+        tmp_path / "m.skops",
+    )
     pipeline = load(tmp_path / "m.skops")
     X = pipeline.named_steps["prepare"].transform(flowers())
     low, high = np.quantile(pipeline.named_steps["model"].gate(X)[:, 0], (0.1, 0.9))
@@ -188,9 +232,20 @@ def test_inspect_summarises_gates(capsys, tmp_path):
 
 def test_a_model_made_in_python_reads_text_and_lacks_views(capsys, tmp_path):
     rng = np.random.RandomState(0)
-    table = pd.DataFrame({"site": list("abc") * 10, "age": rng.randn(30), "note": ["seen"] * 30, "bmi": rng.randn(30)})
+    table = pd.DataFrame(
+        {
+            "site": list("abc") * 10,
+            "age": rng.randn(30),
+            "note": ["seen"] * 30,
+            "bmi": rng.randn(30),
+        }
+    )
     y = np.where(table["age"] + (table["site"] == "a") > 0, "p", "n")
-    kernels = [("site", Categorical(), ["site"]), ("age", Linear(), ["age"]), ("bmi", Linear(), ["bmi"])]
+    kernels = [
+        ("site", Categorical(), ["site"]),
+        ("age", Linear(), ["age"]),
+        ("bmi", Linear(), ["bmi"]),
+    ]
     model = MKLClassifier(kernels).fit(table, y)
     save(model, tmp_path / "m.skops")
     new = table.iloc[:6].assign(bmi=[0.1, np.nan, 0.3, np.nan, 0.5, 0.6])

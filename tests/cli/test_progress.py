@@ -28,7 +28,9 @@ def test_lines_where_nobody_watches(capsys):
 
 def test_a_bar_on_a_terminal():
     screen = io.StringIO()
-    with output.progress(6, console=Console(file=screen, force_terminal=True, width=120)) as advance:
+    with output.progress(
+        6, console=Console(file=screen, force_terminal=True, width=120)
+    ) as advance:
         advance("cross-validation", 1)
         advance("cross-validation", 2)
     shown = screen.getvalue()
@@ -52,7 +54,9 @@ def test_steps_are_the_parts_and_the_last_fit(tmp_path, method, parts):
             pass
 
     path = write(flowers(), tmp_path / "t.csv")
-    request = FitRequest(path, "kind", views=("s=shape_*:linear+gauss",), method=method, C=1.0, folds=parts)
+    request = FitRequest(
+        path, "kind", views=("s=shape_*:linear+gauss",), method=method, C=1.0, folds=parts
+    )
     train_table(request, Told)
     total, *steps = told
     assert total == parts + 1

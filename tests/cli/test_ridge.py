@@ -1,4 +1,5 @@
-"""``kernelmosaic fit`` by ridge, the default: the models that Python gives, without folds, and what is said of them."""
+"""``kernelmosaic fit`` by ridge, the default: the models that Python gives, without folds, and what
+is said of them."""
 
 from __future__ import annotations
 
@@ -33,11 +34,13 @@ def noisy(n=60, seed=1):
 
 def fitted(capsys, tmp_path, table, target, *arguments):
     path = write(table, tmp_path / "data.csv")
-    said = done(capsys, "fit", path, "--target", target, *RIDGE, *arguments, "-o", tmp_path / "m.skops")
+    said = done(
+        capsys, "fit", path, "--target", target, *RIDGE, *arguments, "-o", tmp_path / "m.skops"
+    )
     return load(tmp_path / "m.skops"), said
 
 
-# The default ---------------------------------------------------------------------------------------------------------
+# The default --------------------------------------------------------------------------------------
 
 
 def method_taken(said):
@@ -56,7 +59,9 @@ def without_seconds(said):
 def test_classes_and_numbers_are_learned_by_ridge(capsys, tmp_path, table, target, view):
     view = ("--view", f"s={view}")
     named, said = fitted(capsys, tmp_path, table, target, *view)
-    default = done(capsys, "fit", tmp_path / "data.csv", "--target", target, *view, "-o", tmp_path / "m.skops")
+    default = done(
+        capsys, "fit", tmp_path / "data.csv", "--target", target, *view, "-o", tmp_path / "m.skops"
+    )
     assert method_taken(default) == f"ridge, {named.training_['task']}"
     assert without_seconds(default) == without_seconds(said)
     assert default.err == said.err
@@ -65,7 +70,12 @@ def test_classes_and_numbers_are_learned_by_ridge(capsys, tmp_path, table, targe
 
 @pytest.mark.parametrize(
     ("option", "given"),
-    [("C", {"C": 1.0}), ("norm", {"norm": 1.0}), ("folds", {"folds": 5}), ("cost", {"costs": ("s=2",)})],
+    [
+        ("C", {"C": 1.0}),
+        ("norm", {"norm": 1.0}),
+        ("folds", {"folds": 5}),
+        ("cost", {"costs": ("s=2",)}),
+    ],
 )
 def test_an_option_of_mkl_alone_takes_mkl(option, given):
     found = with_method(FitRequest(Path("t.csv"), **given), "classification")
@@ -75,13 +85,36 @@ def test_an_option_of_mkl_alone_takes_mkl(option, given):
 def test_all_options_of_mkl_alone_are_named(capsys, tmp_path):
     path = write(flowers(), tmp_path / "data.csv")
     options = ("--C", "1", "--folds", "2", "--norm", "2", "--cost", "s=2")
-    common = ("fit", path, "--target", "kind", "--view", "s=shape_*:linear", *options, "-o", tmp_path / "m.skops")
-    assert method_taken(done(capsys, *common)) == "mkl (--C, --norm, --folds, --cost given), classification"
+    common = (
+        "fit",
+        path,
+        "--target",
+        "kind",
+        "--view",
+        "s=shape_*:linear",
+        *options,
+        "-o",
+        tmp_path / "m.skops",
+    )
+    assert (
+        method_taken(done(capsys, *common))
+        == "mkl (--C, --norm, --folds, --cost given), classification"
+    )
 
 
 def test_the_method_that_is_taken_is_the_one_that_can_be_named(capsys, tmp_path):
     path = write(flowers(), tmp_path / "data.csv")
-    common = ("fit", path, "--target", "kind", "--view", "s=shape_*:linear", *PLAIN, "-o", tmp_path / "m.skops")
+    common = (
+        "fit",
+        path,
+        "--target",
+        "kind",
+        "--view",
+        "s=shape_*:linear",
+        *PLAIN,
+        "-o",
+        tmp_path / "m.skops",
+    )
     default, named = done(capsys, *common), done(capsys, *common, "--method", "mkl")
     assert method_taken(named) == "mkl, classification"
     assert without_seconds(default)[1:] == without_seconds(named)[1:]
@@ -90,7 +123,17 @@ def test_the_method_that_is_taken_is_the_one_that_can_be_named(capsys, tmp_path)
 def test_a_tube_takes_mkl(capsys, tmp_path):
     path = write(noisy(24), tmp_path / "data.csv")
     said = done(
-        capsys, "fit", path, "--target", "y", "--view", "s=u,v:gauss", "--epsilon", "50", "-o", path.parent / "m"
+        capsys,
+        "fit",
+        path,
+        "--target",
+        "y",
+        "--view",
+        "s=u,v:gauss",
+        "--epsilon",
+        "50",
+        "-o",
+        path.parent / "m",
     )
     assert method_taken(said) == "mkl (--epsilon given), regression"
     assert load(path.parent / "m").named_steps["model"].epsilon == 50
@@ -113,7 +156,9 @@ def test_the_default_of_every_task(task, method):
 
 def test_a_criterion_needs_no_method(capsys, tmp_path):
     path = write(noisy(), tmp_path / "data.csv")
-    said = done(capsys, "fit", path, "--target", "y", "--criterion", "evidence", "-o", tmp_path / "m.skops")
+    said = done(
+        capsys, "fit", path, "--target", "y", "--criterion", "evidence", "-o", tmp_path / "m.skops"
+    )
     assert method_taken(said) == "ridge, regression"
     assert "(learned by evidence)" in said.out
 
@@ -126,10 +171,13 @@ def test_a_class_of_one_row_is_learned_but_not_rows_that_are_all_classes(capsys,
     common = ("--view", "s=shape_*:linear+gauss", *method, "-o", tmp_path / "m.skops")
     assert "3: orchid, rose, tulip" in done(capsys, "fit", path, "--target", "kind", *common).out
     path = write(table.assign(kind=[f"c{i}" for i in range(60)]), tmp_path / "data.csv")
-    assert "60 of 60 classes have one row, such as 'c0'" in run(capsys, "fit", path, "--target", "kind", *common).error
+    assert (
+        "60 of 60 classes have one row, such as 'c0'"
+        in run(capsys, "fit", path, "--target", "kind", *common).error
+    )
 
 
-# Models --------------------------------------------------------------------------------------------------------------
+# Models -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("criterion", ["loo", "evidence"])
@@ -145,8 +193,9 @@ def test_numbers_are_learned_as_python_learns_them(capsys, tmp_path, criterion):
     score = pipeline.training_["score"]
     assert score["how"] == "leave-one-out"
     assert score["mean"] == pytest.approx(r2_score(table["y"], same.loo_predictions_))
-    assert f"leave-one-out R² │ {score['mean']:.3f} ± {score['error']:.3f} (standard error; 60 rows)" in " ".join(
-        said.out.split()
+    assert (
+        f"leave-one-out R² │ {score['mean']:.3f} ± {score['error']:.3f} (standard error; 60 rows)"
+        in " ".join(said.out.split())
     )
     assert f"alpha │ {model.alpha_:.4g} (learned by" in " ".join(said.out.split())
     assert "certified gap" not in said.out
@@ -159,9 +208,19 @@ def test_classes_have_probabilities(capsys, tmp_path):
     model = pipeline.named_steps["model"]
     assert isinstance(model, MKLRidgeClassifierCV)
     assert "leave-one-out accuracy" in said.out
-    done(capsys, "predict", tmp_path / "m.skops", tmp_path / "data.csv", "--proba", "-o", tmp_path / "p.csv")
+    done(
+        capsys,
+        "predict",
+        tmp_path / "m.skops",
+        tmp_path / "data.csv",
+        "--proba",
+        "-o",
+        tmp_path / "p.csv",
+    )
     found = pd.read_csv(tmp_path / "p.csv")
-    np.testing.assert_allclose(found[["p_rose", "p_tulip"]], pipeline.predict_proba(table), rtol=1e-6)
+    np.testing.assert_allclose(
+        found[["p_rose", "p_tulip"]], pipeline.predict_proba(table), rtol=1e-6
+    )
 
 
 def test_kernels_of_several_views(capsys, tmp_path):
@@ -177,18 +236,27 @@ def test_kernels_of_several_views(capsys, tmp_path):
     ]
     assert "noise:laplace(4*median)" in model.kernel_names_
     shape, noise = (
-        sum(w for n, w in zip(model.kernel_names_, model.weights_, strict=True) if n.startswith(view))
+        sum(
+            w
+            for n, w in zip(model.kernel_names_, model.weights_, strict=True)
+            if n.startswith(view)
+        )
         for view in ("shape", "noise")
     )
     assert shape > noise
-    assert "view shape: 2 columns (shape_a, shape_b); linear + gauss(0.5*median) + gauss + " in said.err
+    assert (
+        "view shape: 2 columns (shape_a, shape_b); linear + gauss(0.5*median) + gauss + "
+        in said.err
+    )
 
 
 def test_one_view_has_the_kernels_of_the_estimator():
     kernels = ridge_view_kernels({"a": [0, 1], "b": [2]})
     assert len(kernels) == 18
     assert {tuple(columns) for _, _, columns in kernels} == {(0, 1), (2,)}
-    assert sorted({type(kernel) for _, kernel, _ in kernels}, key=str) == sorted([Gaussian, Laplacian, Linear], key=str)
+    assert sorted({type(kernel) for _, kernel, _ in kernels}, key=str) == sorted(
+        [Gaussian, Laplacian, Linear], key=str
+    )
     alone = ridge_view_kernels({"a": [0, 1]})
     assert [repr(kernel) for _, kernel, _ in alone] == [repr(kernel) for kernel in ridge_kernels()]
 
@@ -199,7 +267,11 @@ def test_kernels_in_short():
     (kernel,) = read_short("rank-gauss(0.5*median)")
     assert label_of(kernel) == "rank-gauss(0.5*median)"
     assert repr(kernel) == repr(Ranked(Gaussian("median", 0.5)))
-    assert list(map(label_of, read_short("laplace*3"))) == ["laplace(0.5*median)", "laplace", "laplace(2*median)"]
+    assert list(map(label_of, read_short("laplace*3"))) == [
+        "laplace(0.5*median)",
+        "laplace",
+        "laplace(2*median)",
+    ]
     (kernel,) = read_short("rank-linear")
     assert isinstance(kernel, Ranked)
 
@@ -215,13 +287,27 @@ def test_strings_and_rows_that_lack_a_view(capsys, tmp_path):
     table.loc[:5, ["u", "v"]] = np.nan
     views = ("--view", "dna=dna", "--view", "two=u,v:gauss+linear")
     pipeline, _ = fitted(capsys, tmp_path, table, "motif", *views)
-    assert pipeline.named_steps["model"].kernel_names_ == ["dna:spectrum(3)", "two:gauss", "two:linear"]
-    done(capsys, "predict", tmp_path / "m.skops", tmp_path / "data.csv", "--proba", "-o", tmp_path / "p.csv")
+    assert pipeline.named_steps["model"].kernel_names_ == [
+        "dna:spectrum(3)",
+        "two:gauss",
+        "two:linear",
+    ]
+    done(
+        capsys,
+        "predict",
+        tmp_path / "m.skops",
+        tmp_path / "data.csv",
+        "--proba",
+        "-o",
+        tmp_path / "p.csv",
+    )
     assert np.isfinite(pd.read_csv(tmp_path / "p.csv")["p_yes"]).all()
 
 
 def test_a_given_ridge_is_kept(capsys, tmp_path):
-    pipeline, said = fitted(capsys, tmp_path, noisy(), "y", "--C", "0.5", "--view", "all=u,v:gauss+linear")
+    pipeline, said = fitted(
+        capsys, tmp_path, noisy(), "y", "--C", "0.5", "--view", "all=u,v:gauss+linear"
+    )
     assert pipeline.named_steps["model"].alpha_ == pytest.approx(0.5)
     assert "alpha │ 0.5 (given)" in " ".join(said.out.split())
 
@@ -232,13 +318,15 @@ def test_rows_that_repeat_are_warned_of(capsys, tmp_path):
     assert "50 % of the samples duplicate another one" in said.err
 
 
-# Intervals -----------------------------------------------------------------------------------------------------------
+# Intervals ----------------------------------------------------------------------------------------
 
 
 def test_intervals(capsys, tmp_path):
     pipeline, _ = fitted(capsys, tmp_path, noisy(), "y", "--view", "all=u,v:gauss+linear")
     new = write(noisy(20, seed=9), tmp_path / "new.csv")
-    done(capsys, "predict", tmp_path / "m.skops", new, "--interval", "0.8", "-o", tmp_path / "p.csv")
+    done(
+        capsys, "predict", tmp_path / "m.skops", new, "--interval", "0.8", "-o", tmp_path / "p.csv"
+    )
     found = pd.read_csv(tmp_path / "p.csv")
     assert list(found) == ["prediction", "lower", "upper"]
     X = pipeline[:-1].transform(pd.read_csv(new))
@@ -249,43 +337,60 @@ def test_intervals(capsys, tmp_path):
 def test_intervals_are_refused_where_there_are_none(capsys, tmp_path):
     fitted(capsys, tmp_path, flowers(), "kind", "--view", "s=shape_*:linear")
     said = run(capsys, "predict", tmp_path / "m.skops", tmp_path / "data.csv", "--interval", "0.9")
-    assert said.error == (
-        "kernelmosaic: --interval 0.9: the model predicts classes, which have no intervals; --proba adds the "
-        "probability of each class."
+    assert (
+        said.error
+        == "kernelmosaic: --interval 0.9: the model predicts classes, which have no intervals;"
+        " --proba adds the probability of each class."
     )
     options = ("--view", "s=u,v:linear", "--method", "mkl", "--C", "1", "--folds", "0")
     fitted(capsys, tmp_path, curve(), "y", *options)
     said = run(capsys, "predict", tmp_path / "m.skops", tmp_path / "data.csv", "--interval", "0.9")
-    assert said.error == (
-        "kernelmosaic: --interval 0.9: the model has no intervals; a regression by `kernelmosaic fit --method ridge` "
-        "has them."
+    assert (
+        said.error
+        == "kernelmosaic: --interval 0.9: the model has no intervals; a regression by `kernelmosaic"
+        " fit --method ridge` has them."
     )
     said = run(capsys, "predict", tmp_path / "m.skops", tmp_path / "data.csv", "--interval", "1.5")
     assert said.error == "kernelmosaic: --interval: 1.5: give a number between 0 and 1."
 
 
-# Mistakes ------------------------------------------------------------------------------------------------------------
+# Mistakes -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ((*RIDGE, "--norm", "2"), "--norm 2: the method must be mkl or rmkl, not ridge; leave the option out."),
+        (
+            (*RIDGE, "--norm", "2"),
+            "--norm 2: the method must be mkl or rmkl, not ridge; leave the option out.",
+        ),
         ((*RIDGE, "--cost", "s=2"), "--cost s=2: the method must be mkl or rmkl, not ridge"),
         (
             (*RIDGE, "--folds", "7"),
-            "--folds 7: the method must be mkl, localized, bilinear, discriminant or rmkl, not ridge",
+            (
+                "--folds 7: the method must be mkl, localized, bilinear, discriminant or rmkl, not"
+                " ridge"
+            ),
         ),
-        ((*RIDGE, "--task", "one-class"), "--method ridge does classification and regression, not one-class"),
+        (
+            (*RIDGE, "--task", "one-class"),
+            "--method ridge does classification and regression, not one-class",
+        ),
         (
             (*RIDGE, "--folds", "5"),
-            "--folds 5: the method must be mkl, localized, bilinear, discriminant or rmkl, not ridge",
+            (
+                "--folds 5: the method must be mkl, localized, bilinear, discriminant or rmkl, not"
+                " ridge"
+            ),
         ),
         (
             ("--method", "mkl", "--criterion", "evidence"),
             "--criterion evidence: the method must be ridge, not mkl; leave the option out.",
         ),
-        ((*RIDGE, "--criterion", "aic"), "--criterion: 'aic' is not one of 'auto', 'loo', 'evidence'"),
+        (
+            (*RIDGE, "--criterion", "aic"),
+            "--criterion: 'aic' is not one of 'auto', 'loo', 'evidence'",
+        ),
     ],
 )
 def test_what_does_not_suit_is_said_in_one_line(capsys, tmp_path, arguments, words):
@@ -297,10 +402,14 @@ def test_what_does_not_suit_is_said_in_one_line(capsys, tmp_path, arguments, wor
 def test_a_tube_does_not_suit(capsys, tmp_path):
     path = write(noisy(), tmp_path / "data.csv")
     said = run(capsys, "fit", path, "--target", "y", *RIDGE, "--epsilon", "1")
-    assert said.error == "kernelmosaic: --epsilon 1: --method ridge has no epsilon; leave it out, or use --method mkl."
+    assert (
+        said.error
+        == "kernelmosaic: --epsilon 1: --method ridge has no epsilon; leave it out, or use --method"
+        " mkl."
+    )
 
 
-# What is said of models ----------------------------------------------------------------------------------------------
+# What is said of models ---------------------------------------------------------------------------
 
 
 def page_of(capsys, tmp_path, table, target, *arguments):
@@ -320,14 +429,18 @@ def test_inspect(capsys, tmp_path):
     assert found["objective"] == pytest.approx(model.criterion_)
     shares = [kernel["share"] for kernel in found["kernels"]]
     assert sum(shares) == pytest.approx(1.0)
-    assert [kernel["weight"] for kernel in found["kernels"]] == pytest.approx(model.weights_.tolist())
+    assert [kernel["weight"] for kernel in found["kernels"]] == pytest.approx(
+        model.weights_.tolist()
+    )
 
 
 def test_explain(capsys, tmp_path):
     pipeline, _ = fitted(capsys, tmp_path, noisy(), "y", "--view", "all=u,v:gauss+linear")
     done(capsys, "explain", tmp_path / "m.skops", tmp_path / "data.csv", "-o", tmp_path / "why.csv")
     why = pd.read_csv(tmp_path / "why.csv")
-    np.testing.assert_allclose(why["constant"] + why["all:gauss"] + why["all:linear"], pipeline.predict(noisy()))
+    np.testing.assert_allclose(
+        why["constant"] + why["all:gauss"] + why["all:linear"], pipeline.predict(noisy())
+    )
 
 
 def test_the_page_of_classes(capsys, tmp_path):
@@ -359,7 +472,11 @@ def test_the_page_of_numbers(capsys, tmp_path):
     views = ("--view", "one=u:gauss+linear", "--view", "two=v:gauss+linear")
     page = page_of(capsys, tmp_path, noisy(), "y", *views)
     titles = [text for _, text in page.all("h2")]
-    assert titles[1:4] == ["Accuracy on unseen rows", "What each view explains", "Predicted and true"]
+    assert titles[1:4] == [
+        "Accuracy on unseen rows",
+        "What each view explains",
+        "Predicted and true",
+    ]
     model = load(tmp_path / "m.skops").named_steps["model"]
     X = load(tmp_path / "m.skops")[:-1].transform(noisy())
     split = model.score_split(X, noisy()["y"])
@@ -378,7 +495,7 @@ def test_the_page_of_one_view(capsys, tmp_path, hide):
     assert "certified gap" in advice
 
 
-# Groups --------------------------------------------------------------------------------------------------------------
+# Groups -------------------------------------------------------------------------------------------
 
 
 def patients(n_each=4, n_patients=20, seed=0):
@@ -393,7 +510,9 @@ def patients(n_each=4, n_patients=20, seed=0):
 
 def test_groups_are_left_out_together(capsys, tmp_path):
     table = patients()
-    pipeline, said = fitted(capsys, tmp_path, table, "y", "--view", "all=u,v:gauss+linear", "--groups", "who")
+    pipeline, said = fitted(
+        capsys, tmp_path, table, "y", "--view", "all=u,v:gauss+linear", "--groups", "who"
+    )
     X = StandardScaler().fit_transform(table[["u", "v"]])
     kernels = [Gaussian(), Linear()]
     same = MKLRidgeCV(kernels, scale=False, random_state=0).fit(X, table["y"], groups=table["who"])
@@ -403,7 +522,9 @@ def test_groups_are_left_out_together(capsys, tmp_path):
     assert score["mean"] == pytest.approx(same.best_score_)
     assert "leave-one-group-out R²" in said.out
     alone, _ = fitted(capsys, tmp_path, table, "y", "--view", "all=u,v:gauss+linear")
-    assert alone.training_["score"]["mean"] > score["mean"] + 0.2  # the other rows of a patient tell
+    assert (
+        alone.training_["score"]["mean"] > score["mean"] + 0.2
+    )  # the other rows of a patient tell
     # The standard error of a mean of groups of one size is that of their means.
     each = 1 - (table["y"] - same.loo_predictions_) ** 2 / np.var(table["y"])
     assert score["error"] == pytest.approx(each.groupby(table["who"]).mean().std(ddof=1) / 20**0.5)
@@ -415,7 +536,17 @@ def test_groups_are_never_learned_from(capsys, tmp_path):
     pipeline, _ = fitted(capsys, tmp_path, table, "y", "--groups", "who")
     assert pipeline.training_["columns"] == ["u", "v"]
     done(capsys, "predict", tmp_path / "m.skops", write(table[["u", "v"]], tmp_path / "new.csv"))
-    line = run(capsys, "fit", tmp_path / "data.csv", "--target", "y", "--groups", "who", "--view", "a=u,who").error
+    line = run(
+        capsys,
+        "fit",
+        tmp_path / "data.csv",
+        "--target",
+        "y",
+        "--groups",
+        "who",
+        "--view",
+        "a=u,who",
+    ).error
     assert "column 'who' is the groups, never learned from" in line
 
 
@@ -445,5 +576,11 @@ def test_a_class_in_held_out_groups_alone(capsys, tmp_path):
     table = patients(n_patients=4).assign(kind=["a"] * 12 + ["b"] * 4)
     path = write(table, tmp_path / "data.csv")
     common = ("--target", "kind", "--view", "all=u,v:linear", "--groups", "who", "--test", "0.25")
-    lines = (run(capsys, "fit", path, *common, "--seed", seed, "-o", tmp_path / "m.skops").err for seed in range(8))
-    assert any("--test 0.25 holds out every group with class 'b'; give a smaller share" in line for line in lines)
+    lines = (
+        run(capsys, "fit", path, *common, "--seed", seed, "-o", tmp_path / "m.skops").err
+        for seed in range(8)
+    )
+    assert any(
+        "--test 0.25 holds out every group with class 'b'; give a smaller share" in line
+        for line in lines
+    )

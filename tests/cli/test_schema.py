@@ -1,4 +1,5 @@
-"""What is read and written is what stands in the file: codes that look like numbers, in every table and format."""
+"""What is read and written is what stands in the file: codes that look like numbers, in every table
+and format."""
 
 from __future__ import annotations
 
@@ -34,9 +35,13 @@ def cohort(n=90, seed=0):
     rng = np.random.default_rng(seed)
     sites = np.concatenate([np.repeat(LETTERS, 3), np.repeat(CODES, 3)])
     site = rng.permutation(np.resize(sites, n))
-    ids = rng.permutation([*(f"{i:03d}" for i in range(n // 3)), *(f"{i}E5" for i in range(n - n // 3))])
+    ids = rng.permutation(
+        [*(f"{i:03d}" for i in range(n // 3)), *(f"{i}E5" for i in range(n - n // 3))]
+    )
     grade = np.where(rng.random(n) < 0.5, "01", "02")
-    return pd.DataFrame({"id": ids, "age": np.round(rng.standard_normal(n), 3), "site": site, "grade": grade})
+    return pd.DataFrame(
+        {"id": ids, "age": np.round(rng.standard_normal(n), 3), "site": site, "grade": grade}
+    )
 
 
 def predictions(capsys, path, *options):
@@ -44,7 +49,7 @@ def predictions(capsys, path, *options):
     return pd.read_csv("out.csv", dtype=str, na_filter=False), said
 
 
-# Every format -------------------------------------------------------------------------------------------------------
+# Every format -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("learned_from", FORMATS)
@@ -53,7 +58,11 @@ def test_what_is_read_is_what_was_written_in_every_format(here, learned_from, se
     rng = np.random.default_rng(100 + seed)
     table = cohort(seed=seed)
     request = FitRequest(
-        write_as(table, f"t.{learned_from}"), target="grade", groups="id", method="ridge", drop=("id",)
+        write_as(table, f"t.{learned_from}"),
+        target="grade",
+        groups="id",
+        method="ridge",
+        drop=("id",),
     )
     schema = read_training_table(request).schema
     assert schema["site"].kind == "categories"
@@ -74,9 +83,22 @@ def test_what_is_read_is_what_was_written_in_every_format(here, learned_from, se
 @pytest.mark.parametrize("ending", FORMATS)
 def test_predictions_do_not_depend_on_the_other_rows_nor_on_the_format(capsys, here, ending):
     table = cohort()
-    effect = table["age"] + table["site"].map({"01": 4.0, "1": -4.0, "0": 2.0, "1.0": 6.0}).fillna(0.0)
+    effect = table["age"] + table["site"].map({"01": 4.0, "1": -4.0, "0": 2.0, "1.0": 6.0}).fillna(
+        0.0
+    )
     write(table.drop(columns="grade").assign(y=effect), "t.csv")
-    done(capsys, "fit", "t.csv", "--target", "y", "--view", "all=age,site:linear", *PLAIN, "-o", "m.skops")
+    done(
+        capsys,
+        "fit",
+        "t.csv",
+        "--target",
+        "y",
+        "--view",
+        "all=age,site:linear",
+        *PLAIN,
+        "-o",
+        "m.skops",
+    )
     whole, _ = predictions(capsys, "t.csv", "--id", "id")
     assert whole["id"].tolist() == table["id"].tolist()
     few = table[table["site"].isin(["01", "1", "1.0", "007"])].drop(columns="grade")
@@ -110,7 +132,10 @@ def test_a_category_that_is_written_like_a_missing_cell_is_a_category(capsys, he
 @pytest.mark.parametrize("values", [[1, 2, 30], [1.0, 2.0, 30.0]])
 def test_categories_that_are_numbers_are_categories(capsys, here, values):
     site = np.resize(values, 60)
-    effect = pd.Series(site).map({1: 3.0, 2: -3.0, 30: 0.0}) + np.random.default_rng(0).standard_normal(60) / 10
+    effect = (
+        pd.Series(site).map({1: 3.0, 2: -3.0, 30: 0.0})
+        + np.random.default_rng(0).standard_normal(60) / 10
+    )
     table = pd.DataFrame({"site": pd.Categorical(site), "age": np.arange(60.0) % 7, "y": effect})
     table.loc[59, "site"] = None
     table.to_parquet("t.parquet")
@@ -122,12 +147,26 @@ def test_categories_that_are_numbers_are_categories(capsys, here, values):
     write(table.assign(site=table["site"].astype("Int64")).drop(columns="y"), "new.csv")
     again, said = predictions(capsys, "new.csv")
     assert "category" not in said.err
-    np.testing.assert_allclose(again["prediction"].astype(float), found["prediction"].astype(float), rtol=1e-9)
+    np.testing.assert_allclose(
+        again["prediction"].astype(float), found["prediction"].astype(float), rtol=1e-9
+    )
 
 
 def test_a_model_file_holds_the_schema(capsys, here):
     write(cohort(), "t.csv")
-    done(capsys, "fit", "t.csv", "--target", "grade", "--drop", "id", "--groups", "id", "-o", "m.skops")
+    done(
+        capsys,
+        "fit",
+        "t.csv",
+        "--target",
+        "grade",
+        "--drop",
+        "id",
+        "--groups",
+        "id",
+        "-o",
+        "m.skops",
+    )
     schema = load("m.skops").schema_
     assert [(column.name, column.kind) for column in schema.columns] == [
         ("grade", "classes"),
@@ -139,17 +178,35 @@ def test_a_model_file_holds_the_schema(capsys, here):
     assert load("m.skops").predict(schema.read("t.csv")).tolist() == found["prediction"].tolist()
 
 
-# Ids and classes ----------------------------------------------------------------------------------------------------
+# Ids and classes ----------------------------------------------------------------------------------
 
 
 def test_ids_and_classes_are_written_as_they_were_read(capsys, here):
     table = cohort().drop(columns="site")
     write(table, "t.csv")
-    done(capsys, "fit", "t.csv", "--target", "grade", "--drop", "id", *PLAIN, "--proba", "-o", "m.skops")
-    ids = {"patient": ["007", "NA", "010"], "well": ["1E5", "2E7", "3E1"], "version": ["1.10", "", "2.0"]}
+    done(
+        capsys,
+        "fit",
+        "t.csv",
+        "--target",
+        "grade",
+        "--drop",
+        "id",
+        *PLAIN,
+        "--proba",
+        "-o",
+        "m.skops",
+    )
+    ids = {
+        "patient": ["007", "NA", "010"],
+        "well": ["1E5", "2E7", "3E1"],
+        "version": ["1.10", "", "2.0"],
+    }
     new = pd.DataFrame({**ids, "age": [0.1, -1.0, 2.0], "grade": ["02", "01", "02"]})
     write(new, "new.csv")
-    found, said = predictions(capsys, "new.csv", "--proba", *(word for name in ids for word in ("--id", name)))
+    found, said = predictions(
+        capsys, "new.csv", "--proba", *(word for name in ids for word in ("--id", name))
+    )
     assert {name: found[name].tolist() for name in ids} == ids
     assert set(found["prediction"]) <= {"01", "02"}
     assert list(found.columns)[-2:] == ["p_01", "p_02"]
@@ -198,11 +255,18 @@ def test_classes_are_numbers_only_where_these_are_written_so(cells, classes):
 def test_a_quantity_that_is_read_as_text_keeps_every_digit(here):
     values = np.random.default_rng(0).standard_normal(200) * 10.0 ** np.arange(-100, 100)
     write(pd.DataFrame({"a": np.arange(200.0), "y": values}), "t.csv")
-    assert read_training_table(FitRequest(Path("t.csv"), target="y")).target.y.tolist() == values.tolist()
+    assert (
+        read_training_table(FitRequest(Path("t.csv"), target="y")).target.y.tolist()
+        == values.tolist()
+    )
 
 
-@pytest.mark.parametrize(("classes", "written"), [(["0", "1"], ["0.0", "1.0"]), (["True", "False"], ["TRUE", "false"])])
-def test_classes_that_are_numbers_or_truth_values_may_be_written_in_another_way(capsys, here, classes, written):
+@pytest.mark.parametrize(
+    ("classes", "written"), [(["0", "1"], ["0.0", "1.0"]), (["True", "False"], ["TRUE", "false"])]
+)
+def test_classes_that_are_numbers_or_truth_values_may_be_written_in_another_way(
+    capsys, here, classes, written
+):
     age = np.arange(20.0)
     write(pd.DataFrame({"age": age, "y": np.resize(classes, 20)}), "t.csv")
     done(capsys, "fit", "t.csv", "--target", "y", *PLAIN, "-o", "m.skops")
@@ -211,7 +275,7 @@ def test_classes_that_are_numbers_or_truth_values_may_be_written_in_another_way(
     assert "accuracy on column 'y'" in said.err
 
 
-# Truth values -------------------------------------------------------------------------------------------------------
+# Truth values -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("written", [("True", "False"), ("TRUE", "FALSE"), ("1", "0")])
@@ -239,11 +303,13 @@ def test_a_text_among_truth_values_is_a_category():
     assert kind_of(pd.Series([True, None, False], dtype=object)) == "numbers"
 
 
-# Joined files -------------------------------------------------------------------------------------------------------
+# Joined files -------------------------------------------------------------------------------------
 
 
 def patients(rng, ids, columns):
-    return pd.DataFrame(rng.standard_normal((len(ids), len(columns))), columns=columns).assign(id=list(ids))
+    return pd.DataFrame(rng.standard_normal((len(ids), len(columns))), columns=columns).assign(
+        id=list(ids)
+    )
 
 
 @pytest.mark.parametrize("ending", ["csv", "tsv", "parquet"])
@@ -254,28 +320,52 @@ def test_names_of_rows_are_compared_as_they_are_written(capsys, here, ending):
     write(clinical.assign(y=clinical["age"] + rna["g1"]), "t.csv")
     write_as(rna[rna["id"] != "A17"], f"rna.{ending}")
     options = ("--target", "y", "--on", "id", "--view", "c=age:linear")
-    said = done(capsys, "fit", "t.csv", *options, "--view", f"rna=rna.{ending}:linear", *PLAIN, "-o", "m.skops")
+    said = done(
+        capsys,
+        "fit",
+        "t.csv",
+        *options,
+        "--view",
+        f"rna=rna.{ending}:linear",
+        *PLAIN,
+        "-o",
+        "m.skops",
+    )
     assert "lacked by 1 of 40 rows" in said.err
     # The new table has numbers alone; 1 to 3 are other patients than 001 to 003.
     others = ["1", "2", "3"]
     new = pd.concat([clinical.head(5), patients(rng, others, ["age"])])
     write(new, "new.csv")
-    found, said = predictions(capsys, "new.csv", "--on", "id", "--view", f"rna=rna.{ending}", "--id", "id")
+    found, said = predictions(
+        capsys, "new.csv", "--on", "id", "--view", f"rna=rna.{ending}", "--id", "id"
+    )
     assert found["id"].tolist() == new["id"].tolist()
     assert f"view 'rna': 3 of 8 rows of new.csv lack it: rna.{ending} has no id '1'." in said.err
-    alone, said = predictions(capsys, write(clinical.head(5), "few.csv"), "--on", "id", "--view", f"rna=rna.{ending}")
+    alone, said = predictions(
+        capsys, write(clinical.head(5), "few.csv"), "--on", "id", "--view", f"rna=rna.{ending}"
+    )
     assert "lack it" not in said.err
-    np.testing.assert_allclose(alone["prediction"].astype(float), found["prediction"].astype(float).head(5), rtol=1e-9)
+    np.testing.assert_allclose(
+        alone["prediction"].astype(float), found["prediction"].astype(float).head(5), rtol=1e-9
+    )
 
 
 def test_rows_that_are_lost_are_said_and_other_spellings_named(capsys, here):
     rng = np.random.default_rng(0)
-    write(patients(rng, [f"{i:03d}" for i in range(20)], ["age"]).assign(y=np.resize(["p", "n"], 20)), "t.csv")
+    write(
+        patients(rng, [f"{i:03d}" for i in range(20)], ["age"]).assign(y=np.resize(["p", "n"], 20)),
+        "t.csv",
+    )
     options = ("--target", "y", "--on", "id", "--view", "c=age:linear", "--view", "rna.csv")
     write(patients(rng, [str(i) for i in range(1, 21)], ["g"]), "rna.csv")
     line = run(capsys, "fit", "t.csv", *options).error
-    assert "none of its 20 rows has a value of column 'id' that t.csv has, such as '000'; its first is '1'." in line
-    assert "Names are compared as they are written: '1' of rna.csv and '001' of t.csv differ." in line
+    assert (
+        "none of its 20 rows has a value of column 'id' that t.csv has, such as '000'; its first is"
+        " '1'." in line
+    )
+    assert (
+        "Names are compared as they are written: '1' of rna.csv and '001' of t.csv differ." in line
+    )
     ids = [*(f"{i:03d}" for i in range(10)), *(f"{i}.0" for i in range(10, 20)), "Z"]
     write(patients(rng, ids, ["g"]), "rna.csv")
     said = done(capsys, "fit", "t.csv", *options, *PLAIN)
@@ -289,10 +379,25 @@ def test_categories_of_a_joined_file_are_read_as_they_were(capsys, here):
     ids = [f"p{i}" for i in range(60)]
     sites = pd.DataFrame({"id": ids, "site": np.resize(["01", "1", "A", "B", "C", "D"], 60)})
     clinical = patients(rng, ids, ["age"])
-    write(clinical.assign(y=sites["site"].map({"01": 4.0, "1": -4.0}).fillna(0.0) + clinical["age"]), "t.csv")
+    write(
+        clinical.assign(y=sites["site"].map({"01": 4.0, "1": -4.0}).fillna(0.0) + clinical["age"]),
+        "t.csv",
+    )
     write(sites, "s.csv")
     options = ("--on", "id", "--view", "c=age:linear")
-    done(capsys, "fit", "t.csv", "--target", "y", *options, "--view", "s=s.csv:linear", *PLAIN, "-o", "m.skops")
+    done(
+        capsys,
+        "fit",
+        "t.csv",
+        "--target",
+        "y",
+        *options,
+        "--view",
+        "s=s.csv:linear",
+        *PLAIN,
+        "-o",
+        "m.skops",
+    )
     whole, _ = predictions(capsys, "t.csv", "--on", "id", "--view", "s=s.csv")
     own = sites["site"].isin(["01", "1"])
     write(sites[own], "few_s.csv")
@@ -300,7 +405,9 @@ def test_categories_of_a_joined_file_are_read_as_they_were(capsys, here):
     few, said = predictions(capsys, "few.csv", "--on", "id", "--view", "s=few_s.csv")
     assert "category" not in said.err
     np.testing.assert_allclose(
-        few["prediction"].astype(float), whole["prediction"].astype(float)[own.to_numpy()], rtol=1e-9
+        few["prediction"].astype(float),
+        whole["prediction"].astype(float)[own.to_numpy()],
+        rtol=1e-9,
     )
 
 
@@ -334,12 +441,13 @@ def test_a_joined_column_whose_name_is_taken(capsys, here):
     write(patients(rng, ids, ["g"]), "rna.csv")
     line = run(capsys, "fit", "t.csv", "--target", "y", "--on", "id", "--view", "rna=rna.csv").error
     assert (
-        "--view rna=rna.csv: column 'g' of rna.csv is called 'rna.g' once it is joined, and t.csv has a column" in line
+        "--view rna=rna.csv: column 'g' of rna.csv is called 'rna.g' once it is joined, and t.csv"
+        " has a column" in line
     )
     done(capsys, "fit", "t.csv", "--target", "y", "--on", "id", "--view", "expr=rna.csv", *PLAIN)
 
 
-# An index of Parquet files ------------------------------------------------------------------------------------------
+# An index of Parquet files ------------------------------------------------------------------------
 
 
 def test_a_named_index_is_a_column_that_is_not_learned_from(capsys, here):
@@ -347,9 +455,9 @@ def test_a_named_index_is_a_column_that_is_not_learned_from(capsys, here):
     table = patients(rng, range(100, 140), ["age", "bmi"]).rename(columns={"id": "patient"})
     table["y"] = table["age"] + table["bmi"]
     table.set_index("patient").to_parquet("t.parquet")
-    patients(rng, range(139, 99, -1), ["g"]).rename(columns={"id": "patient"}).set_index("patient").to_parquet(
-        "g.parquet"
-    )
+    patients(rng, range(139, 99, -1), ["g"]).rename(columns={"id": "patient"}).set_index(
+        "patient"
+    ).to_parquet("g.parquet")
     done(capsys, "fit", "t.parquet", "--target", "y", *PLAIN, "-o", "m.skops")
     assert load("m.skops").training_["columns"] == ["age", "bmi"]
     found, _ = predictions(capsys, "t.parquet", "--id", "patient")
@@ -358,12 +466,26 @@ def test_a_named_index_is_a_column_that_is_not_learned_from(capsys, here):
     done(capsys, "fit", "t.parquet", *options, *PLAIN, "-o", "m.skops")
     assert load("m.skops").training_["columns"] == ["age", "g.g"]
     # One kernel: what takes time is no part of the question.
-    done(capsys, "fit", "t.parquet", "--target", "y", "--groups", "patient", "--view", "v=age:linear", "-o", "m.skops")
+    done(
+        capsys,
+        "fit",
+        "t.parquet",
+        "--target",
+        "y",
+        "--groups",
+        "patient",
+        "--view",
+        "v=age:linear",
+        "-o",
+        "m.skops",
+    )
     line = run(capsys, "fit", "t.parquet", "--target", "y", "--view", "v=age,patient").error
     assert "column 'patient' is the index of the table, never learned from" in line
 
 
-@pytest.mark.parametrize("index", [pd.Index(list("abcd")), pd.RangeIndex(4), pd.Index([3, 1, 7, 5])])
+@pytest.mark.parametrize(
+    "index", [pd.Index(list("abcd")), pd.RangeIndex(4), pd.Index([3, 1, 7, 5])]
+)
 def test_an_index_without_a_name_numbers_the_rows(here, index):
     pd.DataFrame({"age": [1.0, 2.0, 3.0, 4.0]}, index=index).to_parquet("t.parquet")
     table = read_table(Path("t.parquet"))
@@ -374,17 +496,22 @@ def test_an_index_without_a_name_numbers_the_rows(here, index):
 def test_an_index_of_two_levels(here):
     index = pd.MultiIndex.from_tuples([("p", 1), ("q", 2)], names=["patient", None])
     pd.DataFrame({"age": [1.0, 2.0]}, index=index).to_parquet("t.parquet")
-    assert read_table(Path("t.parquet")).to_dict("list") == {"patient": ["p", "q"], "age": [1.0, 2.0]}
+    assert read_table(Path("t.parquet")).to_dict("list") == {
+        "patient": ["p", "q"],
+        "age": [1.0, 2.0],
+    }
 
 
-# Rows and columns by number and name --------------------------------------------------------------------------------
+# Rows and columns by number and name --------------------------------------------------------------
 
 
 def test_rows_have_the_numbers_of_the_file_where_others_are_dropped(capsys, here, hide):
     rng = np.random.default_rng(0)
     numbers = ["a_1", "a_2", "b_1", "b_2"]
     table = pd.DataFrame(rng.standard_normal((30, 4)), columns=numbers)
-    table = table.assign(id=[f"p{i}" for i in range(1, 31)], y=np.resize(["case", "control"], 30), s="ACGTACGT")
+    table = table.assign(
+        id=[f"p{i}" for i in range(1, 31)], y=np.resize(["case", "control"], 30), s="ACGTACGT"
+    )
     views = ("--target", "y", "--view", "a=a_*:linear", "--view", "b=b_*:linear")
     write(table, "t.csv")
     done(capsys, "fit", "t.csv", *views, *PLAIN, "-o", "m.skops")
@@ -407,7 +534,9 @@ def test_rows_have_the_numbers_of_the_file_where_others_are_dropped(capsys, here
     assert "--row 2: this row of new.csv is left out, as it has no view" in line.err
     write(new.assign(y=[*["case"] * 6, "unknown", "case"]), "new.csv")
     said = run(capsys, "predict", "m.skops", "new.csv", "--drop-empty")
-    assert "new.csv, row 7, column 'y': the class 'unknown' was not in the training table" in said.err
+    assert (
+        "new.csv, row 7, column 'y': the class 'unknown' was not in the training table" in said.err
+    )
     longer = table.copy()
     longer.loc[[1, 2], [*numbers, "s"]] = None
     longer.loc[20, "s"] = "ACGTACGTA"
@@ -419,7 +548,9 @@ def test_rows_have_the_numbers_of_the_file_where_others_are_dropped(capsys, here
 def test_a_comma_may_be_part_of_a_name(capsys, here):
     rng = np.random.default_rng(0)
     columns = ["dose, mg", "dose", "w", "a,b,c"]
-    table = pd.DataFrame(rng.standard_normal((20, 4)), columns=columns).assign(y=np.resize(["p", "n"], 20))
+    table = pd.DataFrame(rng.standard_normal((20, 4)), columns=columns).assign(
+        y=np.resize(["p", "n"], 20)
+    )
     write(table, "t.csv")
     fit = ("fit", "t.csv", "--target", "y", *PLAIN)
     for options, learned in (
@@ -431,7 +562,9 @@ def test_a_comma_may_be_part_of_a_name(capsys, here):
     ):
         done(capsys, *fit, *options)
         assert load("model.skops").training_["columns"] == learned
-    labels = pd.DataFrame({"x": rng.standard_normal(20), "l, 1": np.resize([0, 1], 20), "m": np.resize([1, 1, 0], 20)})
+    labels = pd.DataFrame(
+        {"x": rng.standard_normal(20), "l, 1": np.resize([0, 1], 20), "m": np.resize([1, 1, 0], 20)}
+    )
     write(labels, "l.csv")
     done(capsys, "fit", "l.csv", "--target", "l, 1, m", "--C", "1", "--folds", "0")
     assert load("model.skops").training_["targets"] == ["l, 1", "m"]
@@ -455,7 +588,9 @@ def test_the_sign_that_divides_every_line_is_the_delimiter(here, file, lines):
 
 
 def test_texts_of_cells():
-    cells = pd.Series([1, 1.0, 2.5, "1.0", None, np.nan, True, 1e300, np.int8(3), "NA"], dtype=object)
+    cells = pd.Series(
+        [1, 1.0, 2.5, "1.0", None, np.nan, True, 1e300, np.int8(3), "NA"], dtype=object
+    )
     assert texts_of(cells, missing=["NA"]).tolist() == [
         "1", "1", "2.5", "1.0", None, None, "True", "1e+300", "3", None,
     ]  # fmt: skip

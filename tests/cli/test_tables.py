@@ -14,7 +14,9 @@ from tests.cli.tables import PLAIN, done, run
 from kernelmosaic.tables import looks_like_an_index, read_table, table_text
 
 
-@pytest.mark.parametrize("text", ["=1+2", "+cmd|' /C calc'!A0", "-x", "@SUM(A1)", "\tx", "\r=1", "-"])
+@pytest.mark.parametrize(
+    "text", ["=1+2", "+cmd|' /C calc'!A0", "-x", "@SUM(A1)", "\tx", "\r=1", "-"]
+)
 def test_a_text_that_spreadsheets_would_run_gets_an_apostrophe(text):
     table = pd.DataFrame({"prediction": [text, "fine"], "score": [-1.5, 2.0]})
     rows = list(csv.reader(io.StringIO(table_text(table), newline="")))
@@ -24,16 +26,29 @@ def test_a_text_that_spreadsheets_would_run_gets_an_apostrophe(text):
 
 @pytest.mark.parametrize("text", ["-1", "+1", "-2.5e-3", "a=b", "1-2", "", "'x"])
 def test_numbers_and_harmless_texts_stay(text):
-    rows = list(csv.reader(io.StringIO(table_text(pd.DataFrame({"prediction": [text], "n": [1]})), newline="")))
+    rows = list(
+        csv.reader(
+            io.StringIO(table_text(pd.DataFrame({"prediction": [text], "n": [1]})), newline="")
+        )
+    )
     assert rows[1][0] == text
 
 
 def test_so_do_names_of_columns_and_what_is_no_text():
     table = pd.DataFrame(
-        {"=A1": [1, -2], "kind": pd.Categorical(["@a", "b"]), "mixed": [-1, "-y"], "none": [None, "b"]}
+        {
+            "=A1": [1, -2],
+            "kind": pd.Categorical(["@a", "b"]),
+            "mixed": [-1, "-y"],
+            "none": [None, "b"],
+        }
     )
     rows = list(csv.reader(io.StringIO(table_text(table))))
-    assert rows == [["'=A1", "kind", "mixed", "none"], ["1", "'@a", "-1", ""], ["-2", "b", "'-y", "b"]]
+    assert rows == [
+        ["'=A1", "kind", "mixed", "none"],
+        ["1", "'@a", "-1", ""],
+        ["-2", "b", "'-y", "b"],
+    ]
 
 
 @pytest.mark.parametrize("name", ["", "Unnamed: 0"])
@@ -67,7 +82,7 @@ def test_data_without_a_name_is_learned_from(tmp_path, capsys):
     assert "left out" not in said.out + said.err
 
 
-# Cells of any length ------------------------------------------------------------------------------------------------
+# Cells of any length ------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -120,13 +135,17 @@ def test_a_cell_may_hold_a_whole_genome(tmp_path, cell):
 def test_a_cell_that_is_too_long_all_the_same_is_one_clear_error(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text('a,y\n1,2\n"' + '"",' * 100_000 + '",1\n')
-    with pytest.raises(ValueError, match=r"t\.csv, line 3: a cell is too long .*; shorten it, or write Parquet\."):
+    with pytest.raises(
+        ValueError, match=r"t\.csv, line 3: a cell is too long .*; shorten it, or write Parquet\."
+    ):
         read_table(path)
 
 
 @pytest.mark.parametrize("digits", [401, 5000])
 @pytest.mark.parametrize("sign", ["", "-"])
-def test_a_number_of_very_many_digits_is_refused_where_it_is_computed_with(capsys, tmp_path, digits, sign):
+def test_a_number_of_very_many_digits_is_refused_where_it_is_computed_with(
+    capsys, tmp_path, digits, sign
+):
     path = tmp_path / "t.csv"
     rows = [f"{i % 7},{i % 5},{'pn'[i % 2]}" for i in range(30)]
     rows[3] = f"{sign}{'9' * digits},1,p"
@@ -135,7 +154,18 @@ def test_a_number_of_very_many_digits_is_refused_where_it_is_computed_with(capsy
     assert "row 4, column 'a': '" in line
     assert f"… ({digits + len(sign)} letters) is too large to compute with" in line
     assert len(line) < 400
-    line = run(capsys, "fit", path, "--target", "a", "--task", "regression", *PLAIN, "-o", tmp_path / "m.skops").error
+    line = run(
+        capsys,
+        "fit",
+        path,
+        "--target",
+        "a",
+        "--task",
+        "regression",
+        *PLAIN,
+        "-o",
+        tmp_path / "m.skops",
+    ).error
     assert "is too large to compute with" in line
 
 
@@ -145,7 +175,9 @@ def test_a_number_of_very_many_digits_may_be_a_name(capsys, tmp_path, digits):
     table = pd.DataFrame({"id": ids, "a": np.arange(30) % 7, "y": ["p", "n"] * 15})
     table.to_csv(tmp_path / "t.csv", index=False)
     assert read_table(tmp_path / "t.csv")["id"].tolist() == ids
-    said = done(capsys, "fit", tmp_path / "t.csv", "--target", "y", *PLAIN, "-o", tmp_path / "m.skops")
+    said = done(
+        capsys, "fit", tmp_path / "t.csv", "--target", "y", *PLAIN, "-o", tmp_path / "m.skops"
+    )
     assert "column 'id' is left out: it numbers the rows" in said.err
     said = done(capsys, "predict", tmp_path / "m.skops", tmp_path / "t.csv", "--id", "id")
     assert said.out.splitlines()[1].startswith(f"{ids[0]},")

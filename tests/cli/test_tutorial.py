@@ -1,7 +1,8 @@
 """The tutorial is typed in from top to bottom; what is printed is what it says.
 
-Words must be the same, and numbers, too, but for 8 % and a unit of the last place that is printed: last digits depend
-on rounding. Numbers of the clock, of versions and of how far a solver went are any.
+Words must be the same, and numbers, too, but for 8 % and a unit of the last place that is printed:
+last digits depend on rounding. Numbers of the clock, of versions and of how far a solver went are
+any.
 """
 
 from __future__ import annotations
@@ -53,7 +54,11 @@ def is_near(said: str, printed: str) -> bool:
 
 def agree(said: str, printed: str) -> None:
     """Compare line by line; a line with an ellipsis alone stands for any others."""
-    lines = [line for line in (" ".join(FRAME.sub(" ", one).split()) for one in printed.splitlines()) if line]
+    lines = [
+        line
+        for line in (" ".join(FRAME.sub(" ", one).split()) for one in printed.splitlines())
+        if line
+    ]
     for line in filter(lambda one: FRAME.sub("", one).strip(), said.splitlines()):
         if line.strip() == "…":
             return
@@ -65,7 +70,9 @@ def agree(said: str, printed: str) -> None:
             written = form.fullmatch(" ".join(FRAME.sub(" ", line).split()).replace("…", ""))
             assert written is not None
             for one, other in zip(written.groups(), found.groups(), strict=True):
-                assert is_near(one, other), f"{line!r} was printed as {lines[0]!r}: {one} is {other}"
+                assert is_near(one, other), (
+                    f"{line!r} was printed as {lines[0]!r}: {one} is {other}"
+                )
         lines.pop(0)
     assert lines == []
 
@@ -82,17 +89,26 @@ def typed(command: str, capsys: pytest.CaptureFixture[str]) -> str:
         runpy.run_path(command.removeprefix("python "), run_name="__main__")
         return capsys.readouterr().out
     if not command.startswith("kernelmosaic "):
-        return subprocess.run(command, shell=True, capture_output=True, text=True, check=True).stdout
+        return subprocess.run(
+            command, shell=True, capture_output=True, text=True, check=True
+        ).stdout
     with contextlib.redirect_stderr(sys.stdout):
         code = main(shlex.split(command.replace("\\\n", " "))[1:])
     # A machine that takes more than ten seconds says how far it is.
-    out = re.sub(r"^kernelmosaic: .*: \d+ of \d+ steps after .*\n", "", capsys.readouterr().out, flags=re.MULTILINE)
+    out = re.sub(
+        r"^kernelmosaic: .*: \d+ of \d+ steps after .*\n",
+        "",
+        capsys.readouterr().out,
+        flags=re.MULTILINE,
+    )
     assert code == (2 if out.startswith("kernelmosaic: ") and len(out.splitlines()) == 1 else 0)
     return out
 
 
 @pytest.mark.usefixtures("fixed_margins")
-@pytest.mark.skipif(shutil.which("cut") is None or shutil.which("sed") is None, reason="the page uses cut and sed")
+@pytest.mark.skipif(
+    shutil.which("cut") is None or shutil.which("sed") is None, reason="the page uses cut and sed"
+)
 def test_the_page_is_what_happens(tmp_path, monkeypatch, capsys):
     pyplot = pytest.importorskip("matplotlib.pyplot")
     pyplot.switch_backend("Agg")
@@ -111,20 +127,30 @@ def test_the_page_is_what_happens(tmp_path, monkeypatch, capsys):
             test = doctest.DocTestParser().get_doctest(block, names, PAGE.name, PAGE.name, 0)
             mistakes += len(test.examples)
             flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
-            assert doctest.DocTestRunner(optionflags=flags).run(test).failed == 0, capsys.readouterr().out
+            assert doctest.DocTestRunner(optionflags=flags).run(test).failed == 0, (
+                capsys.readouterr().out
+            )
         else:
             for command, said in commands(block):
                 agree(said, printed := typed(command, capsys))
                 mistakes += printed.startswith("kernelmosaic: ") and len(printed.splitlines()) == 1
     assert mistakes >= 8
-    assert {"report.html", "why.html", "weights.png", "tumours.skops"} <= {path.name for path in tmp_path.iterdir()}
+    assert {"report.html", "why.html", "weights.png", "tumours.skops"} <= {
+        path.name for path in tmp_path.iterdir()
+    }
     pyplot.close("all")
 
 
 def test_the_comparison_itself_sees_what_it_must():
-    agree("│ weight │ 1.5243 │ 69.9 │\n└──┘\naccuracy 98.0 % ± 0.8 %\n", "weight 1.5257 70.0\naccuracy 97.9 % ± 0.8 %")
+    agree(
+        "│ weight │ 1.5243 │ 69.9 │\n└──┘\naccuracy 98.0 % ± 0.8 %\n",
+        "weight 1.5257 70.0\naccuracy 97.9 % ± 0.8 %",
+    )
     agree("columns are 'a', …\n", "columns are 'a', 'b', 'c'.")
-    agree("seconds in all 3.1\nwritten on 2026-01-01T00:00:00+00:00", "seconds in all 900\nwritten on 2031-02-03")
+    agree(
+        "seconds in all 3.1\nwritten on 2026-01-01T00:00:00+00:00",
+        "seconds in all 900\nwritten on 2031-02-03",
+    )
     agree("0.0048424021,1.2e-05", "0.0048424022,1.25e-05")
     for said, printed in [
         ("a 1", "a one"),
@@ -144,11 +170,16 @@ def test_the_comparison_itself_sees_what_it_must():
 
 
 def test_a_wrong_number_on_the_page_is_found():
-    """Every number in the output of the page's commands, made wrong, is found, but for those that vary."""
+    """Every number in the output of the page's commands, made wrong, is found, but for those that
+    vary."""
     found = 0
     for _, block in BLOCK.findall(PAGE.read_text(encoding="utf-8")):
         for line in block.splitlines():
-            if FRAME.search(line) and re.search(NUMBER, line) and not any(word in line for word in VARYING):
+            if (
+                FRAME.search(line)
+                and re.search(NUMBER, line)
+                and not any(word in line for word in VARYING)
+            ):
                 wrong = re.sub(NUMBER, lambda number: "7" + number[0], line, count=1)
                 with pytest.raises(AssertionError):
                     agree(wrong, line)

@@ -1,4 +1,5 @@
-"""``kernelmosaic embed`` and ``cluster``: the same as in Python, tables that lack views, models and pages."""
+"""``kernelmosaic embed`` and ``cluster``: the same as in Python, tables that lack views, models and
+pages."""
 
 from __future__ import annotations
 
@@ -18,11 +19,16 @@ pytestmark = pytest.mark.usefixtures("fixed_margins")
 RNG = np.random.RandomState(0)
 GROUP = np.arange(45) % 3
 TABLE = pd.DataFrame(
-    np.hstack([4 * np.eye(3)[GROUP] + RNG.randn(45, 3), 3 * RNG.randn(3, 2)[GROUP] + RNG.randn(45, 2)]),
+    np.hstack(
+        [4 * np.eye(3)[GROUP] + RNG.randn(45, 3), 3 * RNG.randn(3, 2)[GROUP] + RNG.randn(45, 2)]
+    ),
     columns=["rna_a", "rna_b", "rna_c", "pro_a", "pro_b"],
 )
 VIEWS = ("--view", "rna=rna_*", "--view", "pro=pro_*")
-KERNELS = [("rna:gauss", Gaussian(), ["rna_a", "rna_b", "rna_c"]), ("pro:gauss", Gaussian(), ["pro_a", "pro_b"])]
+KERNELS = [
+    ("rna:gauss", Gaussian(), ["rna_a", "rna_b", "rna_c"]),
+    ("pro:gauss", Gaussian(), ["pro_a", "pro_b"]),
+]
 
 
 @pytest.fixture
@@ -62,7 +68,11 @@ def test_clusters_of_rows_that_lack_views(capsys, here, embedding):
     files = ("-o", "found.csv", "--model", "m.skops", "--report", "page.html")
     said = done(capsys, "cluster", "some.csv", *VIEWS, *options, *files)
     found = pd.read_csv("found.csv")
-    assert list(found.columns)[:2] + list(found.columns)[-1:] == ["cluster", "component1", "silhouette"]
+    assert list(found.columns)[:2] + list(found.columns)[-1:] == [
+        "cluster",
+        "component1",
+        "silhouette",
+    ]
     assert adjusted_rand_score(found["cluster"], GROUP) > 0.9
     assert "lacked by 9 of 45 rows" in said.err
     assert "3 by" in said.out

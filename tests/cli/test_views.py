@@ -1,4 +1,5 @@
-"""Which columns make a view: guessed from real headers, named in a file, and shown before the fit begins."""
+"""Which columns make a view: guessed from real headers, named in a file, and shown before the fit
+begins."""
 
 from __future__ import annotations
 
@@ -15,7 +16,10 @@ from kernelmosaic.cli.layout import guess_views, usual_kernels
 HEADERS = {
     "sex and its label": ("sex,sex_label,age,age_group,bmi,bmi_class", {"all": 6}),
     "titanic": ("Pclass,Sex,Age,SibSp,Parch,Fare,Embarked", {"all": 7}),
-    "adult": ("age,education,education_num,marital_status,capital_gain,capital_loss,hours_per_week", {"all": 7}),
+    "adult": (
+        "age,education,education_num,marital_status,capital_gain,capital_loss,hours_per_week",
+        {"all": 7},
+    ),
     "one group": ("gene_1,gene_2,gene_3,gene_4", {"all": 4}),
     "no pattern": ("blood_pressure,blood_sugar,heart_rate,age,weight", {"all": 5}),
     "sorts of numbers": ("is_new,is_sold,is_old,num_rooms,num_floors,num_baths,price", {"all": 7}),
@@ -36,7 +40,9 @@ HEADERS = {
 @pytest.mark.parametrize("header", HEADERS)
 def test_columns_are_grouped_where_their_names_say_so(header):
     names, groups = HEADERS[header]
-    found, _ = guess_views(dict.fromkeys(names.split(","), "numbers"), usual_kernels("classification", "bilinear"))
+    found, _ = guess_views(
+        dict.fromkeys(names.split(","), "numbers"), usual_kernels("classification", "bilinear")
+    )
     assert {view.name: len(view.columns) for view in found} == groups
 
 
@@ -48,12 +54,26 @@ def train(tmp_path):
 def test_views_come_from_a_file_and_from_options(capsys, tmp_path, train):
     views = {"form": {"columns": ["shape_?"], "kernel": "gauss*2"}, "rest": ["noise_a", "colour"]}
     (tmp_path / "views.json").write_text(json.dumps(views))
-    arguments = ("fit", train, "--target", "kind", "--views", tmp_path / "views.json", "--view", "b=noise_b:linear")
+    arguments = (
+        "fit",
+        train,
+        "--target",
+        "kind",
+        "--views",
+        tmp_path / "views.json",
+        "--view",
+        "b=noise_b:linear",
+    )
     said = done(capsys, *arguments, *PLAIN, "-o", tmp_path / "m.skops")
     told = said.err.splitlines()
     assert told[0] == "kernelmosaic: view b: 1 column (noise_b); linear"
-    assert told[1] == "kernelmosaic: view form: 2 columns (shape_a, shape_b); gauss(0.707*median) + gauss(1.41*median)"
-    assert told[2].startswith("kernelmosaic: view rest: 2 columns (noise_a, colour); linear + poly2")
+    assert (
+        told[1] == "kernelmosaic: view form: 2 columns (shape_a, shape_b); gauss(0.707*median) +"
+        " gauss(1.41*median)"
+    )
+    assert told[2].startswith(
+        "kernelmosaic: view rest: 2 columns (noise_a, colour); linear + poly2"
+    )
     kernels = load(tmp_path / "m.skops").named_steps["model"].kernel_names_
     assert kernels[:3] == ["b:linear", "form:gauss(0.707*median)", "form:gauss(1.41*median)"]
 
@@ -71,7 +91,9 @@ def test_views_come_from_a_file_and_from_options(capsys, tmp_path, train):
 )
 def test_files_of_views_that_cannot_be_read(capsys, tmp_path, train, content, words):
     (tmp_path / "v.json").write_text(content)
-    line = run(capsys, "fit", train, "--target", "kind", "--views", tmp_path / "v.json", *PLAIN).error
+    line = run(
+        capsys, "fit", train, "--target", "kind", "--views", tmp_path / "v.json", *PLAIN
+    ).error
     assert f"--views {tmp_path / 'v.json'}" in line
     assert words in line
 
@@ -82,7 +104,17 @@ def test_joined_tables_may_be_divided_by_a_file(capsys, tmp_path, train):
     write(table.drop(columns="kind"), tmp_path / "all.csv")
     (tmp_path / "v.json").write_text('{"s": ["all.shape_*"], "n": ["all.noise_*"]}')
     joined = ("--on", "id", "--view", tmp_path / "all.csv", "--views", tmp_path / "v.json")
-    done(capsys, "fit", tmp_path / "t.csv", "--target", "kind", *joined, *PLAIN, "-o", tmp_path / "m.skops")
+    done(
+        capsys,
+        "fit",
+        tmp_path / "t.csv",
+        "--target",
+        "kind",
+        *joined,
+        *PLAIN,
+        "-o",
+        tmp_path / "m.skops",
+    )
     views = load(tmp_path / "m.skops").training_["views"]
     assert list(views) == ["all", "s", "n"]
     assert views["all"]["columns"] == ["all.colour"]  # what the file gives to no other view
@@ -92,12 +124,18 @@ def test_a_refusal_comes_before_the_views(capsys, tmp_path, train):
     np.save(tmp_path / "K.npy", np.eye(60))
     kernel = ("--kernel", f"k={tmp_path / 'K.npy'}")
     run(capsys, "fit", train, "--target", "kind", *kernel, "--folds", "0").error  # noqa: B018 - one line, or it fails
-    said = done(capsys, "fit", train, "--target", "kind", *kernel, *PLAIN, "-o", tmp_path / "m.skops")
+    said = done(
+        capsys, "fit", train, "--target", "kind", *kernel, *PLAIN, "-o", tmp_path / "m.skops"
+    )
     assert "kernel matrices: k" in said.err
 
 
 def test_twenty_views_are_described_and_the_others_are_counted(capsys, tmp_path):
-    table = pd.DataFrame(np.random.RandomState(0).randn(20, 23)).add_prefix("x").assign(kind=["a", "b"] * 10)
+    table = (
+        pd.DataFrame(np.random.RandomState(0).randn(20, 23))
+        .add_prefix("x")
+        .assign(kind=["a", "b"] * 10)
+    )
     views = [word for name in table.columns[:-1] for word in ("--view", f"v{name}={name}:linear")]
     path, model = write(table, tmp_path / "wide.csv"), tmp_path / "model.skops"
     said = done(capsys, "fit", path, "--target", "kind", "-o", model, *views, *PLAIN)

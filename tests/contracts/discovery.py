@@ -1,4 +1,5 @@
-"""The classes of the library, found by importing all of it: those of the core and of every family."""
+"""The classes of the library, found by importing all of it: those of the core and of every
+family."""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
-"""Every kind of column, in every library of data frames, is read by every estimator as the same in plain types.
+"""Every kind of column, in every library of data frames, is read by every estimator as the same in
+plain types.
 
-The reference is a frame of pandas with floats and text alone, which NumPy reads without any conversion of types.
+The reference is a frame of pandas with floats and text alone, which NumPy reads without any
+conversion of types.
 """
 
 from __future__ import annotations
@@ -50,12 +52,15 @@ POLARS = {
     "truth values": pl.Series(SMOKES),
     "text": pl.Series([f"w{ward}" for ward in WARD]),
     "categories of text": pl.Series([f"w{ward}" for ward in WARD], dtype=pl.Categorical),
-    "decimals": pl.Series([Decimal(int(ward)) + Decimal("0.25") for ward in WARD], dtype=pl.Decimal(10, 2)),
+    "decimals": pl.Series(
+        [Decimal(int(ward)) + Decimal("0.25") for ward in WARD], dtype=pl.Decimal(10, 2)
+    ),
 }
 
 
 def of_arrow(column):
-    """A column of pandas with the types of Arrow; its categories stay those of pandas, with labels on Arrow."""
+    """A column of pandas with the types of Arrow; its categories stay those of pandas, with labels
+    on Arrow."""
     if isinstance(column.dtype, pd.CategoricalDtype):
         labels = pd.Series(column.cat.categories).convert_dtypes(dtype_backend="pyarrow")
         return pd.Series(pd.Categorical.from_codes(column.cat.codes, pd.Index(labels)))
@@ -63,7 +68,9 @@ def of_arrow(column):
 
 
 ARROW = {kind: of_arrow(column) for kind, column in PANDAS.items() if kind != "decimals"}
-ARROW["decimals"] = PANDAS["decimals"].astype(pd.ArrowDtype(pytest.importorskip("pyarrow").decimal128(10, 2)))
+ARROW["decimals"] = PANDAS["decimals"].astype(
+    pd.ArrowDtype(pytest.importorskip("pyarrow").decimal128(10, 2))
+)
 ARROW["dictionary of text"] = PANDAS["text"].astype(
     pd.ArrowDtype(pytest.importorskip("pyarrow").dictionary("int32", "string"))
 )
@@ -92,9 +99,15 @@ COLUMNS = {
 #: What has no order in time, by library.
 TIMES_OF = {
     "dates": pd.Series(pd.Timestamp("2024-01-01") + pd.to_timedelta(WARD, "D")),
-    "dates with a zone": pd.Series(pd.Timestamp("2024-01-01", tz="UTC") + pd.to_timedelta(WARD, "D")),
-    "dates of Python": pd.Series([datetime.date(2024, 1, 1 + int(ward)) for ward in WARD], dtype=object),
-    "dates of Arrow": pd.Series([datetime.date(2024, 1, 1 + int(ward)) for ward in WARD], dtype="date32[pyarrow]"),
+    "dates with a zone": pd.Series(
+        pd.Timestamp("2024-01-01", tz="UTC") + pd.to_timedelta(WARD, "D")
+    ),
+    "dates of Python": pd.Series(
+        [datetime.date(2024, 1, 1 + int(ward)) for ward in WARD], dtype=object
+    ),
+    "dates of Arrow": pd.Series(
+        [datetime.date(2024, 1, 1 + int(ward)) for ward in WARD], dtype="date32[pyarrow]"
+    ),
     "time spans": pd.Series(pd.to_timedelta(WARD, "D")),
     "periods": pd.Series(pd.period_range("2020-01", periods=N, freq="M")),
     "intervals": pd.Series(pd.arrays.IntervalArray.from_arrays(WARD, WARD + 1)),
@@ -145,8 +158,11 @@ def outputs(model, X):
     if hasattr(model, "labels_"):
         return model.kernel_matrix(X)
     if hasattr(model, "chosen_criterion_"):
-        # Constants of classes are calibrated on folds, which are dealt by the entries of a table as they are.
-        outputs = model.decision_function(X) if hasattr(model, "decision_function") else model.predict(X)
+        # Constants of classes are calibrated on folds, which are dealt by the entries of a table as
+        # they are.
+        outputs = (
+            model.decision_function(X) if hasattr(model, "decision_function") else model.predict(X)
+        )
         return np.asarray(outputs, dtype=float) - model.intercept_
     for method in ("decision_function", "predict", "transform"):
         if hasattr(model, method):
@@ -156,15 +172,20 @@ def outputs(model, X):
 
 @pytest.mark.parametrize(("library", "kind"), COLUMNS)
 def test_a_column_is_read_as_in_plain_types(library, kind):
-    reference, model = fitted("MKLClassifier", plain(kind)), fitted("MKLClassifier", table(library, kind))
+    reference, model = (
+        fitted("MKLClassifier", plain(kind)),
+        fitted("MKLClassifier", table(library, kind)),
+    )
     assert model.feature_names_in_.tolist() == ["number", "tested"]
     assert len(model.kernel_names_) == len(reference.kernel_names_)
     expected = outputs(reference, plain(kind))
-    np.testing.assert_allclose(outputs(model, table(library, kind)), expected, atol=1e-6 * np.abs(expected).max())
+    np.testing.assert_allclose(
+        outputs(model, table(library, kind)), expected, atol=1e-6 * np.abs(expected).max()
+    )
 
 
-#: Columns of every library become the same numbers before an estimator reads them: one has all libraries, and the
-#: others have them in turn.
+#: Columns of every library become the same numbers before an estimator reads them: one has all
+#: libraries, and the others have them in turn.
 LIBRARIES = ("pandas", "arrow", "polars")
 TABLES = [(name, library) for name in ESTIMATORS for library in LIBRARIES]
 IN_TURN = [
@@ -194,7 +215,9 @@ def test_a_table_of_all_kinds_is_read_by_every_estimator(name, library):
 )
 def test_dates_and_the_like_are_refused_by_the_name_of_their_column(name, kind):
     what = kind.partition(" of ")[0].partition(" with ")[0]
-    with pytest.raises(ValueError, match=rf"column 'tested' holds {what} where numbers are needed: give "):
+    with pytest.raises(
+        ValueError, match=rf"column 'tested' holds {what} where numbers are needed: give "
+    ):
         fitted(name, joined(TIMES_OF[kind]))
     # Beside kernels that do not read the column it does no harm, and none to new samples.
     model = fitted(name, joined(TIMES_OF[kind]), [("line", Linear(), ["number"])])
@@ -218,7 +241,9 @@ def test_categories_of_intervals_and_dates_are_categories_by_their_names():
         model = fitted("MKLClassifier", joined(column))
         assert any("categorical" in name for name in model.kernel_names_)
         reference = fitted("MKLClassifier", joined(names))
-        np.testing.assert_allclose(outputs(model, joined(column)), outputs(reference, joined(names)), rtol=1e-6)
+        np.testing.assert_allclose(
+            outputs(model, joined(column)), outputs(reference, joined(names)), rtol=1e-6
+        )
 
 
 def test_kernels_that_are_given_numbers_read_categories_as_numbers():
@@ -234,19 +259,32 @@ def test_the_clinical_kernel_takes_categories_of_whole_numbers_for_nominal():
     model = fitted("MKLClassifier", X, [("clinic", 2.0 * Clinical(), ["tested", "number"])])
     kinds = [("clinic", Clinical(["nominal", "continuous"]), ["tested", "number"])]
     reference = fitted("MKLClassifier", plain("categories of whole numbers"), kinds)
-    np.testing.assert_allclose(outputs(model, X), outputs(reference, plain("categories of whole numbers")), atol=1e-6)
+    np.testing.assert_allclose(
+        outputs(model, X), outputs(reference, plain("categories of whole numbers")), atol=1e-6
+    )
     # An order that is given holds, and so do numbers without the type.
     ordered = fitted("MKLClassifier", X, [("clinic", Clinical("ordinal"), ["tested", "number"])])
-    numbers = fitted("MKLClassifier", table("pandas", "whole numbers"), [("clinic", Clinical(), ["tested", "number"])])
-    np.testing.assert_array_equal(outputs(ordered, X), outputs(numbers, table("pandas", "whole numbers")))
+    numbers = fitted(
+        "MKLClassifier",
+        table("pandas", "whole numbers"),
+        [("clinic", Clinical(), ["tested", "number"])],
+    )
+    np.testing.assert_array_equal(
+        outputs(ordered, X), outputs(numbers, table("pandas", "whole numbers"))
+    )
 
 
-@pytest.mark.parametrize(("library", "kind"), [one for one in COLUMNS if one[0] != "sparse" and "dict" not in one[1]])
+@pytest.mark.parametrize(
+    ("library", "kind"), [one for one in COLUMNS if one[0] != "sparse" and "dict" not in one[1]]
+)
 def test_empty_cells_are_found_and_filled(library, kind):
     X = table(library, kind)
     gap = np.arange(N) == 7
     if library == "polars":
-        whole, X = X, X.with_columns(pl.when(pl.Series(~gap)).then(pl.col("tested")).alias("tested"))
+        whole, X = (
+            X,
+            X.with_columns(pl.when(pl.Series(~gap)).then(pl.col("tested")).alias("tested")),
+        )
     else:
         whole, X = X, X.assign(tested=X["tested"].where(~gap))
     # The column is a view of its own for categories, and a part of one for numbers.
@@ -273,10 +311,18 @@ def test_empty_cells_are_found_and_filled(library, kind):
     assert np.isfinite(outputs(fitted("MKLClassifier", filled), filled)).all()
 
 
-@pytest.mark.parametrize("kernel", [Categorical(), Clinical("nominal"), 2.0 * Categorical()], ids=repr)
+@pytest.mark.parametrize(
+    "kernel", [Categorical(), Clinical("nominal"), 2.0 * Categorical()], ids=repr
+)
 @pytest.mark.parametrize(
     ("codes", "new", "hint"),
-    [(["a", "b"], "z", ""), ([1, 2], 7, ""), ([1.5, 2.5], 7.0, ""), (["1", "2"], 1, "'1'"), ([1, 2], "1", "holds 1")],
+    [
+        (["a", "b"], "z", ""),
+        ([1, 2], 7, ""),
+        ([1.5, 2.5], 7.0, ""),
+        (["1", "2"], 1, "'1'"),
+        ([1, 2], "1", "holds 1"),
+    ],
     ids=str,
 )
 def test_a_category_that_the_training_set_lacks_is_warned_of(kernel, codes, new, hint):
@@ -285,13 +331,18 @@ def test_a_category_that_the_training_set_lacks_is_warned_of(kernel, codes, new,
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         model.predict(X)
-    with pytest.warns(UserWarning, match=rf"column 'stage' holds {new!r}, which is not in the training set.*{hint}"):
+    with pytest.warns(
+        UserWarning,
+        match=rf"column 'stage' holds {new!r}, which is not in the training set.*{hint}",
+    ):
         model.predict(pd.DataFrame({"stage": [new] * 2}))
 
 
 def test_new_numbers_are_no_unseen_categories():
     X = pd.DataFrame({"age": NUMBER, "ward": WARD})
-    model = fitted("MKLClassifier", X, [("clinic", Clinical(["continuous", "nominal"]), ["age", "ward"])])
+    model = fitted(
+        "MKLClassifier", X, [("clinic", Clinical(["continuous", "nominal"]), ["age", "ward"])]
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         model.predict(X.assign(age=X["age"] + 0.001))

@@ -9,19 +9,35 @@ from sklearn.base import clone
 from tests.contracts.discovery import concrete_subclasses
 
 import kernelmosaic.gating
-from kernelmosaic.localized.gating import GATINGS, Constant, Gating, GaussianGating, Sigmoid, Softmax, make_gating
+from kernelmosaic.localized.gating import (
+    GATINGS,
+    Constant,
+    Gating,
+    GaussianGating,
+    Sigmoid,
+    Softmax,
+    make_gating,
+)
 
 P = 4
 Z = np.random.RandomState(0).standard_normal((9, 3))
 
-#: Instances, each with the range of its gates and with what the gates of one sample sum to, if to anything.
+#: Instances, each with the range of its gates and with what the gates of one sample sum to, if to
+#: anything.
 EXAMPLES: dict[type[Gating], list[tuple[Gating, tuple[float, float], float | None]]] = {
     Softmax: [(Softmax(), (0.0, 1.0), 1.0), (Softmax(scale=3.0), (0.0, 1.0), 1.0)],
     Sigmoid: [(Sigmoid(), (0.0, 1.0), None)],
     GaussianGating: [(GaussianGating(), (0.0, 1.0), 1.0)],
-    Constant: [(Constant(), (0.0, 1.0), None), (Constant([0.2, 0.0, 1.5, 0.3]), (0.0, np.sqrt(1.5)), None)],
+    Constant: [
+        (Constant(), (0.0, 1.0), None),
+        (Constant([0.2, 0.0, 1.5, 0.3]), (0.0, np.sqrt(1.5)), None),
+    ],
 }
-EVERY = [pytest.param(*example, id=repr(example[0])) for examples in EXAMPLES.values() for example in examples]
+EVERY = [
+    pytest.param(*example, id=repr(example[0]))
+    for examples in EXAMPLES.values()
+    for example in examples
+]
 every = pytest.mark.parametrize(("gating", "limits", "total"), EVERY)
 
 

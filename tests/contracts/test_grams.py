@@ -1,4 +1,5 @@
-"""What every Gram must do, against the matrix written down. The classes are found; each needs an example here."""
+"""What every Gram must do, against the matrix written down. The classes are found; each needs an
+example here."""
 
 from __future__ import annotations
 
@@ -43,7 +44,8 @@ Example = tuple[Any, np.ndarray]
 
 
 def matrices() -> np.ndarray:
-    """Linear kernels of some columns: what features give is then what the formula says, with fewer features than n."""
+    """Linear kernels of some columns: what features give is then what the formula says, with fewer
+    features than n."""
     return np.array([X[:, own] @ X[:, own].T for own in COLUMNS])
 
 
@@ -103,7 +105,9 @@ def on_demand(gates: np.ndarray | None = None, device: str | None = None) -> Exa
     kernels = [(f"kernel {m}", Linear(), own) for m, own in enumerate(COLUMNS)]
     kernel_set = KernelSet.fit(lay_specs(read_kernels(kernels), X), X, None)
     budget = 0.99 * N**2 * 8
-    stack = make_stack(kernel_set, kernel_set.views(X), dtype=np.float64, budget=budget, device=device)
+    stack = make_stack(
+        kernel_set, kernel_set.views(X), dtype=np.float64, budget=budget, device=device
+    )
     gram = stack.combine(WEIGHTS if gates is None else gates)
     assert isinstance(gram, OnDemandGram)
     # Blocks as large as the tests take them.
@@ -115,11 +119,16 @@ def of_pairs(gates: np.ndarray | None = None) -> Example:
     """Products and sums of linear kernels of members that the samples share."""
     members = np.random.RandomState(1).standard_normal((4, 4))
     pairs = np.hstack([members[RNG_PAIRS[:, 0], :2], members[RNG_PAIRS[:, 1], 2:]])
-    modes, sides = ("product", "sum", "cartesian"), ([("a", Linear(), [0, 1])], [("b", Linear(), [2, 3])])
+    modes, sides = (
+        ("product", "sum", "cartesian"),
+        ([("a", Linear(), [0, 1])], [("b", Linear(), [2, 3])]),
+    )
     listed = [pairwise(*sides, mode=mode)[0] for mode in modes]
     kernel_set = KernelSet.fit(lay_specs(read_kernels(listed), pairs), pairs, None)
     views = kernel_set.views(pairs)
-    stack = make_pair_stack(kernel_set, views, options=StackOptions(few_pairs=0, pair_factorised=10))
+    stack = make_pair_stack(
+        kernel_set, views, options=StackOptions(few_pairs=0, pair_factorised=10)
+    )
     left, right = pairs[:, :2] @ pairs[:, :2].T, pairs[:, 2:] @ pairs[:, 2:].T
     same = [np.equal.outer(one, one) for one in RNG_PAIRS.T]
     Ks = np.array([left * right, left + right, left * same[1] + same[0] * right])
@@ -144,10 +153,13 @@ def features_dask(gates: np.ndarray | None = None) -> Example:
 
 
 def per_class(Ks: np.ndarray) -> np.ndarray:
-    return np.array([sum(weight * K for weight, K in zip(own, Ks, strict=True)) for own in CLASS_WEIGHTS])
+    return np.array(
+        [sum(weight * K for weight, K in zip(own, Ks, strict=True)) for own in CLASS_WEIGHTS]
+    )
 
 
-#: How to make a Gram of every class there is, and the matrix that it stands for (one per class for a ClassGram).
+#: How to make a Gram of every class there is, and the matrix that it stands for (one per class for
+#: a ClassGram).
 EXAMPLES: dict[str, Callable[[], Example]] = {
     "dense": dense,
     "dense in single precision": lambda: dense(np.float32),
@@ -168,29 +180,46 @@ EXAMPLES: dict[str, Callable[[], Example]] = {
     "features under gates on a device": lambda: features_torch(GATES),
     "features on workers": features_dask,
     "features under gates on workers": lambda: features_dask(GATES),
-    "classes in features": lambda: (features().combine_classes(CLASS_WEIGHTS), per_class(matrices())),
-    "classes in this process": lambda: (ClassMatrices(per_class(matrices())), per_class(matrices())),
-    "classes of a stack": lambda: (StackClasses(StoredStack(matrices()), CLASS_WEIGHTS), per_class(matrices())),
+    "classes in features": lambda: (
+        features().combine_classes(CLASS_WEIGHTS),
+        per_class(matrices()),
+    ),
+    "classes in this process": lambda: (
+        ClassMatrices(per_class(matrices())),
+        per_class(matrices()),
+    ),
+    "classes of a stack": lambda: (
+        StackClasses(StoredStack(matrices()), CLASS_WEIGHTS),
+        per_class(matrices()),
+    ),
 }
 NEEDS = {"device": "torch", "workers": "dask"}
 
 
 def marked(names: list[str]) -> list[Any]:
-    return [pytest.param(name, marks=[pytest.mark.torch] if "device" in name else []) for name in names]
+    return [
+        pytest.param(name, marks=[pytest.mark.torch] if "device" in name else []) for name in names
+    ]
 
 
 every = pytest.mark.parametrize("name", marked(list(EXAMPLES)))
-one_matrix = pytest.mark.parametrize("name", marked([name for name in EXAMPLES if not name.startswith("classes")]))
+one_matrix = pytest.mark.parametrize(
+    "name", marked([name for name in EXAMPLES if not name.startswith("classes")])
+)
 
 
 def test_every_gram_has_an_example():
     made = set()
     for name, make in EXAMPLES.items():
         # No class is of torch alone: those of a device are the same as those of the host.
-        if all(importlib.util.find_spec(package) for word, package in NEEDS.items() if word in name):
+        if all(
+            importlib.util.find_spec(package) for word, package in NEEDS.items() if word in name
+        ):
             made.add(type(make()[0]))
     missing = [kind.__name__ for kind in concrete_subclasses(ClassGram) if kind not in made]
-    assert missing == [], "add to EXAMPLES a function that makes one of each, and the matrix it stands for"
+    assert missing == [], (
+        "add to EXAMPLES a function that makes one of each, and the matrix it stands for"
+    )
 
 
 def close_to(gram: ClassGram, K: np.ndarray) -> dict[str, float]:
@@ -230,7 +259,9 @@ def test_products(name, beta):
     gram, K = EXAMPLES[name]()
     before = beta.copy()
     assert_allclose(gram.products(beta), K @ beta, **close_to(gram, K))
-    assert_allclose(gram.products(beta, exact=True), K @ beta, rtol=1e-9, atol=1e-9 * np.abs(K).max())
+    assert_allclose(
+        gram.products(beta, exact=True), K @ beta, rtol=1e-9, atol=1e-9 * np.abs(K).max()
+    )
     assert_allclose(gram.products(np.zeros_like(beta)), 0.0)
     np.testing.assert_array_equal(beta, before)
 
@@ -286,7 +317,9 @@ def test_parts_that_are_too_large_for_a_copy(name):
     assert part.matrix is None
     assert_allclose(part.products(BETA[MANY, 0]), own @ BETA[MANY, 0], **close_to(gram, K))
     few = part.take(np.array([3, 1]))
-    assert_allclose(numbers(gram, few.block(np.array([0, 1]))), own[np.ix_([3, 1], [3, 1])], **close_to(gram, K))
+    assert_allclose(
+        numbers(gram, few.block(np.array([0, 1]))), own[np.ix_([3, 1], [3, 1])], **close_to(gram, K)
+    )
     if isinstance(gram, OnDemandGram):
         with pytest.raises(MemoryError, match=r"A block of 20 x 20 entries .* memory_budget"):
             gram.block(MANY)
@@ -314,7 +347,8 @@ def test_linear_systems_in_a_block(name, rows):
     expected = np.linalg.solve(K[np.ix_(rows, rows)] + np.diag(ridge), right)
     found = gram.solve_free(rows, ridge, right)
     assert found.dtype == np.float64
-    # "Roughly": the diagonal is lifted by at most 1e-5 of its mean, and the ridge keeps the system well-conditioned.
+    # "Roughly": the diagonal is lifted by at most 1e-5 of its mean, and the ridge keeps the system
+    # well-conditioned.
     assert_allclose(found, expected, atol=1e-3 * np.abs(expected).max())
 
 
@@ -323,7 +357,9 @@ def test_a_block_of_zeros_has_no_inverse_and_is_not_asked_for_one(n_features):
     gram = DenseFactors(np.zeros((N, n_features)))
     np.testing.assert_array_equal(gram.solve_free(MANY, np.zeros(len(MANY)), BETA[MANY]), 0.0)
     # With a ridge there is one.
-    assert_allclose(gram.solve_free(MANY, np.full(len(MANY), 2.0), BETA[MANY]), BETA[MANY] / 2.0, rtol=1e-4)
+    assert_allclose(
+        gram.solve_free(MANY, np.full(len(MANY), 2.0), BETA[MANY]), BETA[MANY] / 2.0, rtol=1e-4
+    )
 
 
 @one_matrix
@@ -336,7 +372,11 @@ def test_numbers_added_to_the_diagonal(name):
     assert_allclose(shifted.diagonal(), K.diagonal(), **close_to(gram, K))
     assert_allclose(shifted.products(BETA[:, 1]), K @ BETA[:, 1], **close_to(gram, K))
     # Single precision alone knows no better than its entries.
-    exact = close_to(gram, K) if name == "dense in single precision" else {"atol": 1e-9 * np.abs(K).max()}
+    exact = (
+        close_to(gram, K)
+        if name == "dense in single precision"
+        else {"atol": 1e-9 * np.abs(K).max()}
+    )
     assert_allclose(shifted.products(BETA, exact=True), K @ BETA, **exact)
     assert_allclose(numbers(gram, shifted.block(FEW)), K[np.ix_(FEW, FEW)], **close_to(gram, K))
     expected = np.linalg.solve(K[np.ix_(MANY, MANY)] + np.eye(len(MANY)), BETA[MANY])
@@ -353,4 +393,6 @@ def test_one_matrix_per_class(name):
     assert_allclose(gram.products(BETA), expected, **close_to(gram, Ks))
     assert_allclose(gram.products(BETA, exact=True), expected, **close_to(gram, Ks))
     for rows in (FEW, MANY):
-        assert_allclose(np.asarray(gram.block(rows)), [K[np.ix_(rows, rows)] for K in Ks], **close_to(gram, Ks))
+        assert_allclose(
+            np.asarray(gram.block(rows)), [K[np.ix_(rows, rows)] for K in Ks], **close_to(gram, Ks)
+        )

@@ -66,7 +66,10 @@ MATRIX = FACTOR @ FACTOR.T
 WEIGHTS = np.triu(rng.randint(0, 3, size=(12, 12)), 1) * 0.7
 ADJACENCY = WEIGHTS + WEIGHTS.T
 HEAT = naive.diffusion(ADJACENCY.tolist(), 0.4)
-DNA = np.array(["".join(rng.choice(list("ACGT"), 30)) for _ in range(8)] + ["ACGTACGTACGTACGTACGTACGTACGTAC"] * 2)
+DNA = np.array(
+    ["".join(rng.choice(list("ACGT"), 30)) for _ in range(8)]
+    + ["ACGTACGTACGTACGTACGTACGTACGTAC"] * 2
+)
 RAGGED = [s[: 30 - 3 * i] for i, s in enumerate(DNA)]
 PROTEINS = ["".join(rng.choice(list("ACDW"), n)) for n in (5, 9, 14, 9, 20, 7, 12)]
 BITS = (rng.rand(12, 9) < 0.4).astype(float)
@@ -75,12 +78,16 @@ COUNTS = rng.poisson(0.8, size=(12, 7)) * rng.choice([1.0, 1.5], size=(12, 7))
 COUNTS[3] = 0.0
 CODES = rng.randint(0, 3, size=(12, 4)).astype(float)
 PATIENTS = np.array(
-    [[age, sex, stage, 7] for age in (31, 54, 60.5) for sex in "mf" for stage in ["low", "high"]], object
+    [[age, sex, stage, 7] for age in (31, 54, 60.5) for sex in "mf" for stage in ["low", "high"]],
+    object,
 )
 LEVELS = ["low", "middle", "high"]
 GRAPHS = np.empty(9, dtype=object)
 for i, n_nodes in enumerate([1, 0, 4, 6, 6, 7, 9, 12, 5]):
-    GRAPHS[i] = (rng.randint(0, max(n_nodes, 1), size=(n_nodes, 2)), rng.choice(["C", "N"], n_nodes).tolist())
+    GRAPHS[i] = (
+        rng.randint(0, max(n_nodes, 1), size=(n_nodes, 2)),
+        rng.choice(["C", "N"], n_nodes).tolist(),
+    )
 
 
 def gaussian_pair(width):
@@ -97,9 +104,12 @@ def fft_pair(X, n_frequencies):
 
 
 def projected_pair(X, n_components, inner):
-    """The principal directions by a singular value decomposition; signs do not matter to these kernels."""
+    """The principal directions by a singular value decomposition; signs do not matter to these
+    kernels."""
     W = np.linalg.svd(X - X.mean(axis=0))[2][:n_components]
-    return lambda x, z: inner(*([sum(a * b for a, b in zip(w, v, strict=True)) for w in W.tolist()] for v in (x, z)))
+    return lambda x, z: inner(
+        *([sum(a * b for a, b in zip(w, v, strict=True)) for w in W.tolist()] for v in (x, z))
+    )
 
 
 def ranked_pair(X, inner):
@@ -113,24 +123,37 @@ EXAMPLES: dict[type[Kernel], list[Example]] = {
     Linear: [Example(Linear(), NUMBERS, naive.linear)],
     Polynomial: [
         Example(Polynomial(), NUMBERS, naive.polynomial),
-        Example(Polynomial(degree=5, offset=0.0), NUMBERS, lambda x, z: naive.polynomial(x, z, 5, 0.0)),
+        Example(
+            Polynomial(degree=5, offset=0.0), NUMBERS, lambda x, z: naive.polynomial(x, z, 5, 0.0)
+        ),
     ],
     Gaussian: [
         Example(Gaussian(width=1.7), NUMBERS, gaussian_pair(1.7)),
-        Example(Gaussian(width="nearest"), NUMBERS, gaussian_pair(naive.nearest_width(NUMBERS.tolist()))),
+        Example(
+            Gaussian(width="nearest"), NUMBERS, gaussian_pair(naive.nearest_width(NUMBERS.tolist()))
+        ),
         Example(Gaussian(), NUMBERS, gaussian_pair(naive.median_width(NUMBERS.tolist()))),
-        Example(Gaussian(factor=0.5), NUMBERS, gaussian_pair(0.5 * naive.median_width(NUMBERS.tolist()))),
+        Example(
+            Gaussian(factor=0.5), NUMBERS, gaussian_pair(0.5 * naive.median_width(NUMBERS.tolist()))
+        ),
     ],
     Laplacian: [
         Example(Laplacian(width=1.7), NUMBERS, laplacian_pair(1.7)),
-        Example(Laplacian("nearest"), NUMBERS, laplacian_pair(naive.nearest_width(NUMBERS.tolist(), naive.manhattan))),
+        Example(
+            Laplacian("nearest"),
+            NUMBERS,
+            laplacian_pair(naive.nearest_width(NUMBERS.tolist(), naive.manhattan)),
+        ),
         Example(
             Laplacian(factor=0.5),
             NUMBERS,
             laplacian_pair(0.5 * naive.median_width(NUMBERS.tolist(), naive.manhattan)),
         ),
     ],
-    Tanimoto: [Example(Tanimoto(), BITS, naive.tanimoto), Example(Tanimoto(), COUNTS, naive.tanimoto)],
+    Tanimoto: [
+        Example(Tanimoto(), BITS, naive.tanimoto),
+        Example(Tanimoto(), COUNTS, naive.tanimoto),
+    ],
     Categorical: [
         Example(Categorical(), CODES, naive.categorical),
         Example(Categorical(), PATIENTS, naive.categorical),
@@ -161,10 +184,14 @@ EXAMPLES: dict[type[Kernel], list[Example]] = {
         Example(WeightedDegree(), DNA, naive.weighted_degree),
         Example(WeightedDegree(degree=40), DNA, lambda x, z: naive.weighted_degree(x, z, 40)),
     ],
-    SmithWaterman: [Example(SmithWaterman(), PROTEINS, lambda x, z: naive.smith_waterman(x, z, PROTEINS))],
+    SmithWaterman: [
+        Example(SmithWaterman(), PROTEINS, lambda x, z: naive.smith_waterman(x, z, PROTEINS))
+    ],
     WeisfeilerLehman: [
         Example(WeisfeilerLehman(), GRAPHS, lambda x, z: naive.weisfeiler_lehman(x, z, range(6))),
-        Example(WeisfeilerLehman([2, 0]), GRAPHS, lambda x, z: naive.weisfeiler_lehman(x, z, (0, 2))),
+        Example(
+            WeisfeilerLehman([2, 0]), GRAPHS, lambda x, z: naive.weisfeiler_lehman(x, z, (0, 2))
+        ),
         Example(
             WeisfeilerLehman(2, mode="assignment"),
             GRAPHS,
@@ -176,9 +203,15 @@ EXAMPLES: dict[type[Kernel], list[Example]] = {
         Example(
             Sum(Gaussian(), Linear()),
             NUMBERS,
-            lambda x, z: naive.gaussian(x, z, naive.median_width(NUMBERS.tolist())) + naive.linear(x, z),
+            lambda x, z: (
+                naive.gaussian(x, z, naive.median_width(NUMBERS.tolist())) + naive.linear(x, z)
+            ),
         ),
-        Example(Spectrum() + WeightedDegree(), DNA, lambda x, z: naive.spectrum(x, z) + naive.weighted_degree(x, z)),
+        Example(
+            Spectrum() + WeightedDegree(),
+            DNA,
+            lambda x, z: naive.spectrum(x, z) + naive.weighted_degree(x, z),
+        ),
     ],
     Product: [
         Example(
@@ -206,7 +239,9 @@ EXAMPLES: dict[type[Kernel], list[Example]] = {
         Example(
             Pairwise(Linear(), Gaussian(2.0), 1, "cartesian"),
             CODES[:, :2],
-            lambda x, z: x[0] * z[0] * (x[1] == z[1]) + (x[0] == z[0]) * naive.gaussian(x[1:], z[1:], 2.0),
+            lambda x, z: (
+                x[0] * z[0] * (x[1] == z[1]) + (x[0] == z[0]) * naive.gaussian(x[1:], z[1:], 2.0)
+            ),
         ),
         Example(
             Pairwise(Linear(), Linear(), 2, "antisymmetric"),
@@ -227,17 +262,23 @@ EXAMPLES: dict[type[Kernel], list[Example]] = {
     ],
     Projected: [
         Example(Projected(Linear(), 2), NUMBERS, projected_pair(NUMBERS, 2, naive.linear)),
-        Example(Projected(Gaussian(2.0), 3), NUMBERS, projected_pair(NUMBERS, 3, gaussian_pair(2.0))),
+        Example(
+            Projected(Gaussian(2.0), 3), NUMBERS, projected_pair(NUMBERS, 3, gaussian_pair(2.0))
+        ),
     ],
     Ranked: [Example(Ranked(Laplacian(1.5)), NUMBERS, ranked_pair(NUMBERS, laplacian_pair(1.5)))],
     Rescaled: [
         Example(
             Rescaled(Gaussian(2.0), [1.0, 2.0, 3.0, 4.0, 5.0]),
             NUMBERS,
-            lambda x, z: gaussian_pair(2.0)(*([v / (1.0 + j) for j, v in enumerate(one)] for one in (x, z))),
+            lambda x, z: gaussian_pair(2.0)(
+                *([v / (1.0 + j) for j, v in enumerate(one)] for one in (x, z))
+            ),
         )
     ],
-    Scaled: [Example(Scaled(2.5, Polynomial()), NUMBERS, lambda x, z: 2.5 * naive.polynomial(x, z))],
+    Scaled: [
+        Example(Scaled(2.5, Polynomial()), NUMBERS, lambda x, z: 2.5 * naive.polynomial(x, z))
+    ],
 }
 EVERY = [example for examples in EXAMPLES.values() for example in examples]
 
@@ -247,7 +288,11 @@ def samples(X: Any) -> list[Any]:
 
 
 def arrays(X: Any) -> list[Any]:
-    return [one for bags in (X.labels, X.arcs) for one in (bags.ends, bags.values)] if isinstance(X, GraphSet) else [X]
+    return (
+        [one for bags in (X.labels, X.arcs) for one in (bags.ends, bags.values)]
+        if isinstance(X, GraphSet)
+        else [X]
+    )
 
 
 def shown(example: Example) -> str:
@@ -271,7 +316,9 @@ def only(kind: str) -> Callable[[Any], Any]:
 
 @pytest.mark.parametrize("kind", concrete_subclasses(Kernel))
 def test_every_kernel_has_an_example_and_a_public_name(kind):
-    assert kind in EXAMPLES, f"give {kind.__name__} an example in EXAMPLES, so that the tests below cover it"
+    assert kind in EXAMPLES, (
+        f"give {kind.__name__} an example in EXAMPLES, so that the tests below cover it"
+    )
     assert getattr(kernelmosaic.kernels, kind.__name__) is kind
     assert kind.__name__ in kernelmosaic.kernels.__all__
 
@@ -292,7 +339,9 @@ def test_symmetric_and_positive_semi_definite(example):
 def test_block_between_two_sets_is_a_slice_of_the_whole(example):
     kernel = clone(example.kernel).fit(example.X)
     K = kernel(example.X)
-    assert_allclose(kernel(example.X[:4], example.X[3:]), K[:4, 3:], rtol=1e-9, atol=1e-12 * np.abs(K).max())
+    assert_allclose(
+        kernel(example.X[:4], example.X[3:]), K[:4, 3:], rtol=1e-9, atol=1e-12 * np.abs(K).max()
+    )
     assert kernel(example.X[:1], example.X[3:]).shape == (1, len(example.X) - 3)
 
 
@@ -314,7 +363,11 @@ def test_diagonal_is_that_of_the_block(example):
 def test_unfitted_kernel_takes_its_columns_for_the_training_set(example):
     fitted = clone(example.kernel).fit(example.X)
     assert_allclose(clone(example.kernel)(example.X), fitted(example.X), rtol=1e-10, atol=1e-13)
-    assert_allclose(clone(example.kernel)(example.X[:3], example.X), fitted(example.X[:3], example.X), rtol=1e-10)
+    assert_allclose(
+        clone(example.kernel)(example.X[:3], example.X),
+        fitted(example.X[:3], example.X),
+        rtol=1e-10,
+    )
     assert_allclose(clone(example.kernel).diag(example.X), fitted.diag(example.X), rtol=1e-10)
 
 
@@ -328,7 +381,10 @@ def test_a_derived_class_extends_fit(example):
     kernel = clone(example.kernel)
     kernel.__class__ = type(f"Own{kind.__name__}", (kind,), {"fit": fit})
     K = clone(example.kernel).fit(example.X)(example.X)
-    for own in (clone(kernel).fit(example.X), clone(kernel).fit_to(FitSamples(kernel.validate(example.X)))):
+    for own in (
+        clone(kernel).fit(example.X),
+        clone(kernel).fit_to(FitSamples(kernel.validate(example.X))),
+    ):
         assert own.extended_
         assert_allclose(own(example.X), K)
 
@@ -342,13 +398,18 @@ def test_fit_leaves_samples_and_parameters_alone(example):
     assert pickle.dumps(example.X) == X
     assert {name: (id(value), repr(value)) for name, value in after.items()} == before
     parts = [value for value in after.values() if isinstance(value, Kernel)]
-    assert not any(name.endswith("_") for part in parts for name in vars(part)), "a given kernel was fitted in place"
+    assert not any(name.endswith("_") for part in parts for name in vars(part)), (
+        "a given kernel was fitted in place"
+    )
 
 
 def test_validated_samples_are_valid_and_slice_by_rows(example):
     once = example.kernel.validate(example.X)
     assert once.shape[0] == len(example.X)
-    for one, other in ((example.kernel.validate(once), once), (once[2:4], example.kernel.validate(example.X[2:4]))):
+    for one, other in (
+        (example.kernel.validate(once), once),
+        (once[2:4], example.kernel.validate(example.X[2:4])),
+    ):
         for own, expected in zip(arrays(one), arrays(other), strict=True):
             assert_array_equal(own, expected)
 
@@ -379,12 +440,16 @@ def test_repr_is_python_that_builds_the_kernel(example):
     assert "\n" not in text
     names = {name: getattr(kernelmosaic.kernels, name) for name in kernelmosaic.kernels.__all__}
     if example.kernel.input_kind == "rows":  # matrices are not printed
-        text = text.replace("Precomputed(<12 x 12>)", "Precomputed(M)").replace("Diffusion(<12 x 12>", "Diffusion(A")
+        text = text.replace("Precomputed(<12 x 12>)", "Precomputed(M)").replace(
+            "Diffusion(<12 x 12>", "Diffusion(A"
+        )
         names |= {"M": MATRIX, "A": ADJACENCY}
     built = eval(text, names)
     assert type(built) is type(example.kernel)
     assert repr(built) == repr(example.kernel)
-    assert_allclose(built.fit(example.X)(example.X), clone(example.kernel).fit(example.X)(example.X), rtol=1e-12)
+    assert_allclose(
+        built.fit(example.X)(example.X), clone(example.kernel).fit(example.X)(example.X), rtol=1e-12
+    )
 
 
 def test_inputs_of_one_kind_come_in_many_containers(example):

@@ -1,4 +1,5 @@
-"""What every learner of weights must do. The classes are found in the package; each is told here which kind it is."""
+"""What every learner of weights must do. The classes are found in the package; each is told here
+which kind it is."""
 
 from __future__ import annotations
 
@@ -23,10 +24,12 @@ from tests.reference.conic import solve_mkl_conic, solve_program_conic
 
 #: Learners that reach the optimum over Σ d² η = 1, η ≥ 0.
 CONVEX = ("newton", "reduced_gradient", "silp", "qcqp")
-#: Learners with a rule of their own for the weights, and those that no `solver` names; tested where they live.
+#: Learners with a rule of their own for the weights, and those that no `solver` names; tested where
+#: they live.
 HEURISTIC = ("alignment", "easymkl")
-#: Newton steps, which read the machine's curvature, and the conic program, which writes the machine down, with every
-#: machine; to the others a machine is its value and slopes, so that they have those of each kind in turn.
+#: Newton steps, which read the machine's curvature, and the conic program, which writes the machine
+#: down, with every machine; to the others a machine is its value and slopes, so that they have
+#: those of each kind in turn.
 PAIRS = [
     *product(("newton", "qcqp"), KINDS),
     *product(("reduced_gradient",), ("svc", "svr squared", "one class")),
@@ -41,7 +44,9 @@ def test_every_learner_is_tested():
     for solvers in (SOLVERS, CLASS_WISE_SOLVERS, DISCRIMINANT_SOLVERS):
         tested |= {learner.__name__ for learner in solvers.values()}
     untested = {cls.__name__ for cls in all_subclasses(Learner) if not isabstract(cls)} - tested
-    assert untested == set(), "name its solver in CONVEX or HEURISTIC, so that the tests below cover it"
+    assert untested == set(), (
+        "name its solver in CONVEX or HEURISTIC, so that the tests below cover it"
+    )
     assert tested <= {cls.__name__ for cls in all_subclasses(Learner)}
     assert set(SOLVERS) == {*CONVEX, *HEURISTIC, "sdp"}
 
@@ -122,7 +127,8 @@ def test_solution_is_that_of_the_machine_at_the_weights(solver, kind, learned):
 def test_history_ends_with_the_result(solver):
     Ks, machine, d = make_problem("svc", 2)
     found = learn(SOLVERS[solver], Ks, machine, penalties=d)
-    # What is returned has the smallest gap, the history the smallest objective: at the optimum they differ by rounding.
+    # What is returned has the smallest gap, the history the smallest objective: at the optimum they
+    # differ by rounding.
     assert found.history[-1].objective == pytest.approx(found.objective, rel=1e-12)
     assert found.history[-1].gap == found.gap
     assert found.n_solves >= 1
@@ -139,7 +145,8 @@ def test_one_kernel_is_the_plain_machine(solver):
 
 
 @pytest.mark.parametrize(
-    ("solver", "kind"), [("newton", "svr"), ("reduced_gradient", "svc"), ("silp", "svc squared"), ("qcqp", "svr")]
+    ("solver", "kind"),
+    [("newton", "svr"), ("reduced_gradient", "svc"), ("silp", "svc squared"), ("qcqp", "svr")],
 )
 def test_duplicates_and_zeros_change_nothing(solver, kind):
     Ks, machine, _ = make_problem(kind, 4)
@@ -180,7 +187,8 @@ def test_refuses_by_name_what_it_does_not_serve(name):
             learner.require(name, machine=machine)
         else:
             with pytest.raises(
-                ValueError, match=f"solver='{name}' supports machines .*, not {type(machine).__name__}; use"
+                ValueError,
+                match=f"solver='{name}' supports machines .*, not {type(machine).__name__}; use",
             ):
                 learner.require(name, machine=machine)
 
@@ -190,7 +198,9 @@ def test_machines_declare_what_their_programs_are():
         machine = make_problem(kind, 0)[1]
         p = machine.program
         assert machine.has_targets == bool(p.target.any()), kind
-        signed = np.all(np.abs(p.target) == 1) and np.all(np.where(p.target > 0, p.lower, p.upper) == 0)
+        signed = np.all(np.abs(p.target) == 1) and np.all(
+            np.where(p.target > 0, p.lower, p.upper) == 0
+        )
         assert machine.has_labels == bool(signed), kind
         mixed = (p.ridge > 0) & (np.isfinite(p.upper) & (p.upper > 0))
         assert machine.has_one_slack == (not mixed.any()), kind

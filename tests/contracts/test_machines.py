@@ -1,4 +1,5 @@
-"""What every machine must do, against conic programs and the primal problem as a textbook writes it.
+"""What every machine must do, against conic programs and the primal problem as a textbook writes
+it.
 
 The classes are found in the package; each needs an example here.
 """
@@ -51,7 +52,8 @@ EVENT = RNG.rand(N) < 0.6
 
 @dataclass(frozen=True)
 class Example:
-    """A machine, and its primal problem: the objective of ½‖w‖² (summed over outputs), outputs f and intercept b."""
+    """A machine, and its primal problem: the objective of ½‖w‖² (summed over outputs), outputs f
+    and intercept b."""
 
     machine: Any
     primal: Callable[[float, np.ndarray, Any], float]
@@ -63,7 +65,8 @@ def excess(x: np.ndarray) -> np.ndarray:
 
 
 def censored(f: np.ndarray, epsilon: float) -> np.ndarray:
-    """How far predictions are off: to both sides of a time that was observed, below one that was censored."""
+    """How far predictions are off: to both sides of a time that was observed, below one that was
+    censored."""
     return excess(np.where(EVENT, np.abs(TARGET - f), TARGET - f) - epsilon)
 
 
@@ -75,7 +78,8 @@ TIME, COUNT = np.ceil(4 * np.exp(TARGET)), RNG.randint(0, 4, size=N).astype(floa
 
 
 def partial_likelihood(f: np.ndarray, count: np.ndarray) -> float:
-    """Minus the logarithm of Cox's partial likelihood with Efron's terms, samples written as often as they count."""
+    """Minus the logarithm of Cox's partial likelihood with Efron's terms, samples written as often
+    as they count."""
     rows = np.repeat(np.arange(N), count.astype(int))
     time, event, risk, total = TIME[rows], EVENT[rows], np.exp(-f[rows]), 0.0
     for t in np.unique(time[event]):
@@ -89,7 +93,9 @@ def partial_likelihood(f: np.ndarray, count: np.ndarray) -> float:
 def pairs_out_of_order(f: np.ndarray, weight: np.ndarray) -> float:
     later = (TIME[:, None] < TIME) | ((TIME[:, None] == TIME) & ~EVENT)
     short = excess(1.0 - (f - f[:, None]))
-    return float(np.sum((later & EVENT[:, None]) * np.outer(weight, weight) * short**2)) / weight.sum()
+    return (
+        float(np.sum((later & EVENT[:, None]) * np.outer(weight, weight) * short**2)) / weight.sum()
+    )
 
 
 def most_behind(f: np.ndarray, margin: float) -> np.ndarray:
@@ -113,47 +119,69 @@ EXAMPLES: dict[type, list[Example]] = {
         ),
     ],
     SVR: [
-        Example(SVR(TARGET, 2.0, 0.2), lambda half, f, b: half + 2.0 * excess(np.abs(TARGET - f) - 0.2).sum()),
+        Example(
+            SVR(TARGET, 2.0, 0.2),
+            lambda half, f, b: half + 2.0 * excess(np.abs(TARGET - f) - 0.2).sum(),
+        ),
         Example(
             SVR(TARGET, 2.0, 0.2, slack=2),
             lambda half, f, b: 2 * half + 2.0 * (excess(np.abs(TARGET - f) - 0.2) ** 2).sum(),
         ),
     ],
     Survival: [
-        Example(Survival(TARGET, EVENT, 2.0, 0.1), lambda half, f, b: half + 2.0 * censored(f, 0.1).sum()),
+        Example(
+            Survival(TARGET, EVENT, 2.0, 0.1),
+            lambda half, f, b: half + 2.0 * censored(f, 0.1).sum(),
+        ),
         Example(
             Survival(TARGET, EVENT, 2.0, 0.1, slack=2, sample_weight=WEIGHT),
             lambda half, f, b: 2 * half + 2.0 * WEIGHT @ censored(f, 0.1) ** 2,
         ),
     ],
     Cox: [
-        Example(Cox(TIME, EVENT, 2.0), lambda half, f, b: half + 2.0 * partial_likelihood(f, np.ones(N))),
-        Example(Cox(TIME, EVENT, 0.5, COUNT), lambda half, f, b: half + 0.5 * partial_likelihood(f, COUNT)),
+        Example(
+            Cox(TIME, EVENT, 2.0), lambda half, f, b: half + 2.0 * partial_likelihood(f, np.ones(N))
+        ),
+        Example(
+            Cox(TIME, EVENT, 0.5, COUNT),
+            lambda half, f, b: half + 0.5 * partial_likelihood(f, COUNT),
+        ),
     ],
     Ranking: [
-        Example(Ranking(TIME, EVENT, 2.0), lambda half, f, b: half + 2.0 * pairs_out_of_order(f, np.ones(N))),
-        Example(Ranking(TIME, EVENT, 0.5, WEIGHT), lambda half, f, b: half + 0.5 * pairs_out_of_order(f, WEIGHT)),
+        Example(
+            Ranking(TIME, EVENT, 2.0),
+            lambda half, f, b: half + 2.0 * pairs_out_of_order(f, np.ones(N)),
+        ),
+        Example(
+            Ranking(TIME, EVENT, 0.5, WEIGHT),
+            lambda half, f, b: half + 0.5 * pairs_out_of_order(f, WEIGHT),
+        ),
     ],
     Huber: [
         Example(
-            Huber(TARGET, 2.0, 0.4, WEIGHT), lambda half, f, b: half + 2.0 * WEIGHT @ huber(np.abs(TARGET - f), 0.4)
+            Huber(TARGET, 2.0, 0.4, WEIGHT),
+            lambda half, f, b: half + 2.0 * WEIGHT @ huber(np.abs(TARGET - f), 0.4),
         )
     ],
     Quantile: [
         Example(
             Quantile(TARGET, 2.0, 0.8, WEIGHT),
-            lambda half, f, b: half + 2.0 * WEIGHT @ (0.8 * excess(TARGET - f) + 0.2 * excess(f - TARGET)),
+            lambda half, f, b: (
+                half + 2.0 * WEIGHT @ (0.8 * excess(TARGET - f) + 0.2 * excess(f - TARGET))
+            ),
         )
     ],
     OneClass: [
         Example(OneClass(N, 4.0 / N), lambda half, f, b: half + 4.0 / N * excess(-f).sum() + b),
         Example(
-            OneClass(N, 4.0 / N, WEIGHT, slack=2), lambda half, f, b: half + 2.0 / N * WEIGHT @ excess(-f) ** 2 + b
+            OneClass(N, 4.0 / N, WEIGHT, slack=2),
+            lambda half, f, b: half + 2.0 / N * WEIGHT @ excess(-f) ** 2 + b,
         ),
     ],
     PosteriorSVC: [
         Example(
-            PosteriorSVC(SOFT, 2.0), lambda half, f, b: half + 2.0 * excess(1 - f[SOFT != 0] / SOFT[SOFT != 0]).sum()
+            PosteriorSVC(SOFT, 2.0),
+            lambda half, f, b: half + 2.0 * excess(1 - f[SOFT != 0] / SOFT[SOFT != 0]).sum(),
         )
     ],
     CrammerSinger: [
@@ -180,14 +208,20 @@ EVERY = [
 
 def found_machines() -> list[type]:
     found = concrete_subclasses(Machine)
-    # The outputs of shared machines are those of the machines that they are made of, and a hard margin is found by its
-    # own learner, whose tests are in tests/estimators/test_hard_margin.py.
-    return [kind for kind in found if kind not in (HardMargin, MulticlassMachine, SharedMachines, SmoothMachine)]
+    # The outputs of shared machines are those of the machines that they are made of, and a hard
+    # margin is found by its own learner, whose tests are in tests/estimators/test_hard_margin.py.
+    return [
+        kind
+        for kind in found
+        if kind not in (HardMargin, MulticlassMachine, SharedMachines, SmoothMachine)
+    ]
 
 
 @pytest.mark.parametrize("kind", found_machines(), ids=lambda kind: kind.__name__)
 def test_every_machine_has_an_example(kind):
-    assert EXAMPLES.get(kind), f"add to EXAMPLES a {kind.__name__} and its primal objective as a textbook writes it"
+    assert EXAMPLES.get(kind), (
+        f"add to EXAMPLES a {kind.__name__} and its primal objective as a textbook writes it"
+    )
 
 
 @cache
@@ -198,13 +232,21 @@ def smooth_optimum(primal: Callable[[float, np.ndarray, Any], float]) -> float:
 
 
 def optimum(example: Example) -> float:
-    """The conic solver's value of the problem, as the papers scale it; of a smooth loss, that of another optimiser."""
+    """The conic solver's value of the problem, as the papers scale it; of a smooth loss, that of
+    another optimiser."""
     if isinstance(example.machine, SmoothMachine):
         return smooth_optimum(example.primal)
     program = example.machine.program
     if isinstance(example.machine, MulticlassMachine):
         n_classes = program.margins.shape[1]
-        given = CLASSES, n_classes, program.sample_C, program.margins, program.pairwise, program.constants
+        given = (
+            CLASSES,
+            n_classes,
+            program.sample_C,
+            program.margins,
+            program.pairwise,
+            program.constants,
+        )
         return solve_joint_conic(example.K, *given)
     return example.machine.objective_scale * solve_program_conic(example.K, program)[0]
 
@@ -218,7 +260,9 @@ def test_value_gap_and_primal_problem(example):
     values = example.K @ found.beta
     assert_allclose(found.values, values, atol=1e-8 * np.abs(values).max())
     # The primal value at these outputs bounds the optimum from above, and is it.
-    primal = example.primal(0.5 * float(np.sum(found.beta * values)), values + found.intercept, found.intercept)
+    primal = example.primal(
+        0.5 * float(np.sum(found.beta * values)), values + found.intercept, found.intercept
+    )
     assert primal == pytest.approx(best, rel=1e-6)
 
 
@@ -237,7 +281,10 @@ def test_gap_is_a_true_bound_before_the_end(example):
 def test_warm_starts_change_nothing(example):
     plain = example.machine.solve(example.K, tol=1e-9)
     # Half the solution, and numbers that break every constraint.
-    for start in (0.5 * plain.beta, 10.0 * np.random.RandomState(1).standard_normal(plain.beta.shape)):
+    for start in (
+        0.5 * plain.beta,
+        10.0 * np.random.RandomState(1).standard_normal(plain.beta.shape),
+    ):
         before = start.copy()
         found = example.machine.solve(example.K, warm_start=start, tol=1e-9)
         assert found.gap <= 1e-9

@@ -1,4 +1,5 @@
-"""What every set of weights must do, against a general optimiser. The classes are found; each needs an example here."""
+"""What every set of weights must do, against a general optimiser. The classes are found; each needs
+an example here."""
 
 from __future__ import annotations
 
@@ -84,7 +85,13 @@ def test_support_is_the_largest_inner_product(example, P):
         starts = [example.norm.start(P), *(example.norm.retract(row + 0.05) for row in np.eye(P))]
         limit = {"type": "ineq", "fun": lambda theta: 1.0 - example.gauge(theta)}
         runs = [
-            minimize(lambda theta: -q @ theta, start, jac=lambda theta: -q, bounds=[(0, 1)] * P, constraints=limit)  # noqa: B023
+            minimize(
+                lambda theta, q=q: -q @ theta,
+                start,
+                jac=lambda theta, q=q: -q,
+                bounds=[(0, 1)] * P,
+                constraints=limit,
+            )
             for start in starts
         ]
         best = max(-run.fun for run in runs if example.gauge(np.maximum(run.x, 0)) <= 1 + 1e-6)
@@ -130,7 +137,9 @@ def test_newton_direction_stays_at_the_minimum(example):
     theta = example.norm.retract(theta)
     # With slopes normal to the set, that is along the gradient of the norm, no direction descends.
     h = 1e-6
-    normal = np.array([(example.gauge(theta + h * e) - example.gauge(theta - h * e)) / (2 * h) for e in np.eye(4)])
+    normal = np.array(
+        [(example.gauge(theta + h * e) - example.gauge(theta - h * e)) / (2 * h) for e in np.eye(4)]
+    )
     step = example.norm.newton_direction(theta, 10.0 * normal, H)
     assert_allclose(step, 0.0, atol=1e-4)
 

@@ -1,4 +1,5 @@
-"""Rows that have names on both sides, and not the same: refused wherever samples meet what belongs to them."""
+"""Rows that have names on both sides, and not the same: refused wherever samples meet what belongs
+to them."""
 
 from __future__ import annotations
 
@@ -17,7 +18,14 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils import resample
 
 import kernelmosaic
-from kernelmosaic import MKLClassifier, MKLRidgeClassifierCV, inspection, model_selection, plots, stack_views
+from kernelmosaic import (
+    MKLClassifier,
+    MKLRidgeClassifierCV,
+    inspection,
+    model_selection,
+    plots,
+    stack_views,
+)
 from kernelmosaic.kernels import Gaussian, Linear
 from kernelmosaic.stacking import check_row_names
 
@@ -32,7 +40,10 @@ TABLES = {"rna": X[["u"]], "clinic": X[["v"]]}
 CLASSES = pd.Series(np.where(X["u"] + 0.3 * RNG.normal(size=N) > 0, "yes", "no"), index=NAMES)
 NUMBERS = X["u"] + 0.1 * X["v"]
 TIMES = pd.DataFrame({"event": [1.0, 0.0, 1.0] * 8, "time": np.exp(X["u"])})
-OTHERS = {"sample_weight": pd.Series(1.0, index=NAMES), "groups": pd.Series([0, 1, 2] * 8, index=NAMES)}
+OTHERS = {
+    "sample_weight": pd.Series(1.0, index=NAMES),
+    "groups": pd.Series([0, 1, 2] * 8, index=NAMES),
+}
 
 #: All public classes with `fit`; a new one is included.
 KINDS = {name: getattr(kernelmosaic, name) for name in kernelmosaic.estimators.__all__}
@@ -50,14 +61,21 @@ FITS_TO_NUMBERS = {"MKLRegressor", "MKLRegressorCV", "MKLRidgeCV", "LocalizedMKL
 def made(name):
     known = inspect.signature(KINDS[name]).parameters
     kernels = {"kernels": [Linear()]} if "kernels" in known else {}
-    return KINDS[name](**{key: value for key, value in (QUICK | OWN.get(name, {})).items() if key in known}, **kernels)
+    return KINDS[name](
+        **{key: value for key, value in (QUICK | OWN.get(name, {})).items() if key in known},
+        **kernels,
+    )
 
 
 def belonging(name, method):
     """What belongs to the rows among the arguments of a method, by name and in the order of X."""
     known = inspect.signature(method).parameters
     y = TIMES if "Survival" in name else NUMBERS if name in FITS_TO_NUMBERS else CLASSES
-    given = {key: value for key, value in ({"y": y} | OTHERS).items() if key in known or "params" in known}
+    given = {
+        key: value
+        for key, value in ({"y": y} | OTHERS).items()
+        if key in known or "params" in known
+    }
     if "OneClass" in name or name in UNLABELLED:  # reads no targets
         del given["y"]
     return given
@@ -67,7 +85,9 @@ def belonging(name, method):
 def fitted(name):
     """The estimator, fitted to names that agree."""
     model = made(name)
-    return model.fit(X, **{key: value for key, value in belonging(name, model.fit).items() if key == "y"})
+    return model.fit(
+        X, **{key: value for key, value in belonging(name, model.fit).items() if key == "y"}
+    )
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -76,16 +96,23 @@ def test_fits_refuse_rows_in_another_order(name):
     given = belonging(name, model.fit)
     assert bool(given) == (name not in UNLABELLED)
     for key, value in given.items():
-        with pytest.raises(ValueError, match=rf"^{key}: .* in another order .*write {key}\.loc\[X\.index\]"):
+        with pytest.raises(
+            ValueError, match=rf"^{key}: .* in another order .*write {key}\.loc\[X\.index\]"
+        ):
             model.fit(X, **given | {key: value[::-1]})
-        with pytest.raises(ValueError, match=rf"^{key}: .*\('patient a' is in X alone, 'other' is in {key} alone\)"):
+        with pytest.raises(
+            ValueError, match=rf"^{key}: .*\('patient a' is in X alone, 'other' is in {key} alone\)"
+        ):
             model.fit(X, **given | {key: value.rename({"patient a": "other"})})
         if name in kernelmosaic.estimators.__all__:
             with pytest.raises(ValueError, match=rf"write {key}\.loc\[X\['rna'\]\.index\]"):
                 model.fit(TABLES, **given | {key: value[::-1]})
     if name in kernelmosaic.estimators.__all__:
         with pytest.raises(ValueError, match=r"^X\['clinic'\]: .*stack_views\(X\) joins tables"):
-            model.fit(TABLES | {"clinic": X[["v"]][::-1]}, **{key: given[key] for key in given if key == "y"})
+            model.fit(
+                TABLES | {"clinic": X[["v"]][::-1]},
+                **{key: given[key] for key in given if key == "y"},
+            )
 
 
 @pytest.mark.parametrize("name", [name for name in KINDS if hasattr(KINDS[name], "score")])
@@ -125,10 +152,17 @@ def test_inspections_refuse_rows_in_another_order():
 
 
 def test_pictures_refuse_rows_in_another_order():
-    model = {"Gating": "LocalizedMKLClassifier", "LocalK": "LocalizedMKLClassifier", "Surviv": "MKLSurvival"}
+    model = {
+        "Gating": "LocalizedMKLClassifier",
+        "LocalK": "LocalizedMKLClassifier",
+        "Surviv": "MKLSurvival",
+    }
     checked = 0
     for display in (getattr(plots, name) for name in plots.__all__):
-        if "y" not in inspect.signature(getattr(display, "from_estimator", lambda: None)).parameters:
+        if (
+            "y"
+            not in inspect.signature(getattr(display, "from_estimator", lambda: None)).parameters
+        ):
             continue
         # The first draws `score_split`, which refuses them; the second takes no targets.
         if display in (plots.TargetSharesDisplay, plots.FeatureImportanceDisplay):
@@ -140,7 +174,7 @@ def test_pictures_refuse_rows_in_another_order():
     assert checked >= 7
 
 
-# What names are, and what they are not --------------------------------------------------------------------------------
+# What names are, and what they are not ------------------------------------------------------------
 
 NAMED = {
     "strings": pd.Index(["p", "q", "r"]),
@@ -184,14 +218,24 @@ def test_numbered_rows_belong_together_by_position(index):
 
 
 def test_equal_names_of_other_types_agree():
-    for one in (NAMED["categories"], NAMED["strings"].astype(object), NAMED["strings"].astype("string")):
-        check_row_names(pd.DataFrame({"u": [1.0, 2.0, 3.0]}, index=NAMED["strings"]), y=pd.Series(0, index=one))
+    for one in (
+        NAMED["categories"],
+        NAMED["strings"].astype(object),
+        NAMED["strings"].astype("string"),
+    ):
+        check_row_names(
+            pd.DataFrame({"u": [1.0, 2.0, 3.0]}, index=NAMED["strings"]), y=pd.Series(0, index=one)
+        )
 
 
 @pytest.mark.parametrize(
     ("ours", "theirs", "words"),
     [
-        ("pqr", "prq", "(row 1 is 'q' there and 'r' here); write y.loc[X.index], or give y.to_numpy()"),
+        (
+            "pqr",
+            "prq",
+            "(row 1 is 'q' there and 'r' here); write y.loc[X.index], or give y.to_numpy()",
+        ),
         ("pqr", "rqps", "('s' is in y alone); write y.loc[X.index]"),
         ("pqr", "qp", "('r' is in X alone); keep the rows of both, X.index.intersection(y.index)"),
         ("pqr", "ptr", "('q' is in X alone, 't' is in y alone); keep the rows of both"),
@@ -217,7 +261,7 @@ def test_targets_and_weights_are_compared_where_samples_have_no_names():
         MKLClassifier([Linear()]).fit(X.to_numpy(), CLASSES, OTHERS["sample_weight"][::-1])
 
 
-# Where names agree ----------------------------------------------------------------------------------------------------
+# Where names agree --------------------------------------------------------------------------------
 
 
 def test_folds_searches_and_pipelines_keep_names_together():
@@ -237,10 +281,13 @@ def test_folds_searches_and_pipelines_keep_names_together():
 
 
 def test_joined_tables_learn_what_their_rows_say():
-    """Rows of two tables in different orders: joined by name all is as it was, by position it would be noise."""
+    """Rows of two tables in different orders: joined by name all is as it was, by position it would
+    be noise."""
     rng = np.random.default_rng(1)
     names = [f"sample {i}" for i in range(60)]
-    rna, clinic = (pd.DataFrame(rng.normal(size=(60, 2)), index=names, columns=["a", "b"]) for _ in range(2))
+    rna, clinic = (
+        pd.DataFrame(rng.normal(size=(60, 2)), index=names, columns=["a", "b"]) for _ in range(2)
+    )
     y = pd.Series((rna["a"] + clinic["a"] + 0.5 * rng.normal(size=60) > 0).astype(int))
 
     def left_out(X, y):

@@ -1,4 +1,5 @@
-"""The discriminant classifier: what it promises of weights, objective, projections and decisions."""
+"""The discriminant classifier: what it promises of weights, objective, projections and
+decisions."""
 
 from __future__ import annotations
 
@@ -65,9 +66,13 @@ def test_decision_is_the_sum_of_contributions_and_of_the_dual_expansion(classes,
     model = make_model(decision=decision).fit(X[:60], y[:60])
     scores = model.decision_function(X)
     columns = scores[:, np.newaxis] if classes == 2 else scores
-    expansion = model.kernel_matrix(X, X[:60][model.support_]) @ model.dual_coef_.T + model.intercept_
+    expansion = (
+        model.kernel_matrix(X, X[:60][model.support_]) @ model.dual_coef_.T + model.intercept_
+    )
     np.testing.assert_allclose(columns, expansion, atol=1e-8)
-    np.testing.assert_allclose(model.contributions(X).sum(axis=1) + model.intercept_.squeeze(), scores, atol=1e-8)
+    np.testing.assert_allclose(
+        model.contributions(X).sum(axis=1) + model.intercept_.squeeze(), scores, atol=1e-8
+    )
     expected = model.classes_[(scores > 0).astype(int) if classes == 2 else scores.argmax(axis=1)]
     np.testing.assert_array_equal(model.predict(X), expected)
     assert model.score(X[60:], y[60:]) > 0.85
@@ -90,20 +95,29 @@ def test_transform_centres_new_samples_as_the_training_set():
     np.testing.assert_allclose(residual, 0.0, atol=1e-9)
     T = model.transform(X[:60])
     np.testing.assert_allclose(T.mean(axis=0), 0.0, atol=1e-9)
-    assert list(model.get_feature_names_out()) == ["discriminantmklclassifier0", "discriminantmklclassifier1"]
+    assert list(model.get_feature_names_out()) == [
+        "discriminantmklclassifier0",
+        "discriminantmklclassifier1",
+    ]
     assert model.explained_ratio_.sum() == pytest.approx(1.0)
     assert model.explained_ratio_[0] >= model.explained_ratio_[1]
 
 
 def test_least_squares_rule_is_ridge_regression_of_the_indicators():
     X, y = make_data(3)
-    model = DiscriminantMKLClassifier([Linear()], weights=[1.0], normalize=None, alpha=3.0).fit(X, y)
+    model = DiscriminantMKLClassifier([Linear()], weights=[1.0], normalize=None, alpha=3.0).fit(
+        X, y
+    )
     indicators = (y[:, np.newaxis] == model.classes_).astype(float)
-    np.testing.assert_allclose(model.decision_function(X), Ridge(alpha=3.0).fit(X, indicators).predict(X), atol=1e-9)
+    np.testing.assert_allclose(
+        model.decision_function(X), Ridge(alpha=3.0).fit(X, indicators).predict(X), atol=1e-9
+    )
     X, y = make_data(2)
     model.fit(X, y)
     signs = np.where(y == model.classes_[1], 1.0, -1.0)
-    np.testing.assert_allclose(model.decision_function(X), Ridge(alpha=3.0).fit(X, signs).predict(X), atol=1e-9)
+    np.testing.assert_allclose(
+        model.decision_function(X), Ridge(alpha=3.0).fit(X, signs).predict(X), atol=1e-9
+    )
 
 
 def test_centroid_rule_is_the_nearest_projected_centroid():
@@ -165,7 +179,9 @@ def test_kim_learns_on_the_plain_simplex():
     assert model.duality_gap_ <= model.tol
     # The rule is that of least squares with m times this λ.
     plain = make_model(weights=model.weights_, alpha=0.01 * len(y)).fit(X, y)
-    np.testing.assert_allclose(model.decision_function(X), plain.decision_function(X), rtol=1e-7, atol=1e-9)
+    np.testing.assert_allclose(
+        model.decision_function(X), plain.decision_function(X), rtol=1e-7, atol=1e-9
+    )
     # The same by a conic solver, from the program as printed.
     optimum, theta = solve_kim(grams(X), y, 0.01)
     assert model.objective_ == pytest.approx(optimum, rel=2 * model.tol)
@@ -181,7 +197,9 @@ def test_precomputed_kernels_memory_budget_search_and_pickle():
     rows = np.arange(len(y))[:, np.newaxis]
     stored = make_model().fit(X, y)
     given = DiscriminantMKLClassifier([Precomputed(K) for K in grams(X)]).fit(rows, y)
-    np.testing.assert_allclose(given.decision_function(rows), stored.decision_function(X), atol=1e-6)
+    np.testing.assert_allclose(
+        given.decision_function(rows), stored.decision_function(X), atol=1e-6
+    )
     small = make_model(memory_budget=2 * 8 * len(y) ** 2).fit(X, y)
     np.testing.assert_allclose(small.decision_function(X), stored.decision_function(X), atol=1e-6)
     again = pickle.loads(pickle.dumps(stored))
@@ -205,7 +223,9 @@ def test_cost_counts_active_kernels():
     X, y = make_data()
     model = make_model().fit(X, y)
     active = model.weights_ > 0
-    assert model.cost([1.0, 2.0, 4.0]) == pytest.approx(len(y) * np.dot(active, [1.0, 2.0, 4.0]) / 7.0)
+    assert model.cost([1.0, 2.0, 4.0]) == pytest.approx(
+        len(y) * np.dot(active, [1.0, 2.0, 4.0]) / 7.0
+    )
 
 
 @pytest.mark.parametrize(
@@ -244,23 +264,29 @@ def test_stopping_early_is_said():
 
 
 def test_certificate_holds_for_kernels_that_differ_in_the_last_digit():
-    """Of a nearly constant kernel without a weight, last digits may tell the classes apart: the gap must allow for it.
+    """Of a nearly constant kernel without a weight, last digits may tell the classes apart: the gap
+    must allow for it.
 
-    The nearly constant kernel 1 + δffᵀ does not distinguish the two samples of a pair, which are of different classes;
-    the other one hardly does. Moved by one unit in the last place, the former has ε yyᵀ in addition, and separates.
+    The nearly constant kernel 1 + δffᵀ does not distinguish the two samples of a pair, which are of
+    different classes; the other one hardly does. Moved by one unit in the last place, the former
+    has ε yyᵀ in addition, and separates.
     """
     n, alpha, delta, eps = 20, 1e-6, 2.0**-33, np.finfo(float).eps
     y, f = np.tile([-1.0, 1.0], n // 2), np.repeat([1.0, -1.0], n // 2)
     K = 1.25 + delta * np.outer(f, f)
     pairs = np.kron(np.eye(n // 2), np.ones((2, 2))) + 2e-6 * np.eye(n)
-    # Newton steps may leave the former a weight, which changes nothing: planes end at the corner without it.
-    model = DiscriminantMKLClassifier([Precomputed(K), Precomputed(pairs)], alpha=alpha, normalize=None, solver="silp")
+    # Newton steps may leave the former a weight, which changes nothing: planes end at the corner
+    # without it.
+    model = DiscriminantMKLClassifier(
+        [Precomputed(K), Precomputed(pairs)], alpha=alpha, normalize=None, solver="silp"
+    )
     with pytest.warns(ConvergenceWarning, match="duality gap"):
         model.fit(np.arange(n)[:, np.newaxis], y)
     assert model.weights_[0] == 0
     moved = np.nextafter(K, np.where(np.outer(y, y) > 0, 2.0, 1.0))
     np.testing.assert_array_equal(moved, K + eps * np.outer(y, y))
-    # y is an eigenvector of the moved kernel, centred and over its trace n (δ + ε), and the targets are 2y/n.
+    # y is an eigenvector of the moved kernel, centred and over its trace n (δ + ε), and the targets
+    # are 2y/n.
     attained = 4.0 / n * alpha / (alpha + eps / (delta + eps))
     assert model.objective_ * (1.0 - model.duality_gap_) <= attained
 

@@ -1,4 +1,5 @@
-"""Several labels per sample in discriminant analysis: the printed criterion, written out, as the reference."""
+"""Several labels per sample in discriminant analysis: the printed criterion, written out, as the
+reference."""
 
 from __future__ import annotations
 
@@ -25,7 +26,9 @@ def test_one_label_each_is_the_same_as_classes():
     assert labels.objective_ == pytest.approx(classes.objective_, rel=1e-7)
     np.testing.assert_allclose(labels.weights_, classes.weights_, atol=1e-4)
     # One score per class, between 0 and 1 with classes and between −1 and 1 with labels.
-    np.testing.assert_allclose(labels.decision_function(A), 2 * classes.decision_function(A) - 1, atol=1e-3)
+    np.testing.assert_allclose(
+        labels.decision_function(A), 2 * classes.decision_function(A) - 1, atol=1e-3
+    )
     np.testing.assert_array_equal(labels.predict(A), labels.decision_function(A) > 0)
 
 
@@ -38,7 +41,9 @@ def test_the_weights_minimise_the_criterion_as_it_is_written():
     Gs = [G / np.trace(G) for G in Gs]  # weights sum to one for kernels of trace one
 
     def criterion(share):
-        return np.trace(H.T @ np.linalg.solve(np.eye(n) + (share * Gs[0] + (1 - share) * Gs[1]) / 1e-2, H))
+        return np.trace(
+            H.T @ np.linalg.solve(np.eye(n) + (share * Gs[0] + (1 - share) * Gs[1]) / 1e-2, H)
+        )
 
     best = minimize_scalar(criterion, bounds=(0, 1), method="bounded", options={"xatol": 1e-8})
     model = DiscriminantMKLClassifier(KERNELS, alpha=1e-2, tol=1e-9).fit(X, Y)
@@ -50,7 +55,9 @@ def test_the_weights_minimise_the_criterion_as_it_is_written():
 @pytest.mark.parametrize("formulation", ["newton", "silp", "qcqp", "sdp"])
 def test_every_formulation_has_the_same_optimum(formulation):
     few, labels = X[:40], Y[:40]
-    model = DiscriminantMKLClassifier(KERNELS, alpha=1e-2, solver=formulation, tol=1e-5).fit(few, labels)
+    model = DiscriminantMKLClassifier(KERNELS, alpha=1e-2, solver=formulation, tol=1e-5).fit(
+        few, labels
+    )
     reference = DiscriminantMKLClassifier(KERNELS, alpha=1e-2, tol=1e-9).fit(few, labels)
     assert model.objective_ == pytest.approx(reference.objective_, rel=2e-5)
 
@@ -66,8 +73,12 @@ def test_features_of_full_rank_and_a_learned_regulariser():
 
 def test_labels_together_are_no_worse_than_one_by_one():
     model = DiscriminantMKLClassifier(KERNELS, alpha="learn").fit(X[:80], Y[:80])
-    single = MultiOutputClassifier(DiscriminantMKLClassifier(KERNELS, alpha="learn")).fit(X[:80], Y[:80])
-    ours, theirs = (f1_score(Y[80:], one.predict(X[80:]), average="micro") for one in (model, single))
+    single = MultiOutputClassifier(DiscriminantMKLClassifier(KERNELS, alpha="learn")).fit(
+        X[:80], Y[:80]
+    )
+    ours, theirs = (
+        f1_score(Y[80:], one.predict(X[80:]), average="micro") for one in (model, single)
+    )
     assert model.predict(X).shape == Y.shape
     assert ours > 0.7
     assert ours >= theirs - 0.05
@@ -78,9 +89,17 @@ def test_labels_together_are_no_worse_than_one_by_one():
 @pytest.mark.parametrize(
     ("parameters", "y", "message"),
     [
-        ({}, np.c_[Y, np.ones(len(Y), dtype=int)], "y: the label in column 4 is the same for all samples"),
+        (
+            {},
+            np.c_[Y, np.ones(len(Y), dtype=int)],
+            "y: the label in column 4 is the same for all samples",
+        ),
         ({}, Y + Y[:, ::-1], "give one class per sample, or indicators"),
-        ({"decision": "centroid"}, Y, "decision='centroid' is for one class per sample; several labels need '"),
+        (
+            {"decision": "centroid"},
+            Y,
+            "decision='centroid' is for one class per sample; several labels need '",
+        ),
         ({"solver": "kim"}, Y[:, :2], "solver='kim' supports two classes"),
     ],
 )

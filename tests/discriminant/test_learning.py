@@ -1,4 +1,5 @@
-"""Every formulation of discriminant kernel learning against a matrix-fractional program, and against each other."""
+"""Every formulation of discriminant kernel learning against a matrix-fractional program, and
+against each other."""
 
 from __future__ import annotations
 
@@ -35,12 +36,16 @@ def make_stack(n=20, classes=2, seed=0, widths=(0.5, 1.0, 3.0, 10.0)):
 
 def make_problem(stack, labels, alpha):
     traces = centered_traces(stack, np.array([np.diag(K) for K in stack.matrices]))
-    return DiscriminantProblem(stack, Discriminant(labels, alpha), LearnerOptions(SumNorm(), trace_penalties(traces)))
+    return DiscriminantProblem(
+        stack, Discriminant(labels, alpha), LearnerOptions(SumNorm(), trace_penalties(traces))
+    )
 
 
 def learn(formulation, problem, tol=1e-7, max_iter=500, **tuning):
     penalties = np.sqrt(traces_of(problem))
-    learner = DISCRIMINANT_SOLVERS[formulation](LearnerOptions(SumNorm(), penalties, tol, max_iter, **tuning))
+    learner = DISCRIMINANT_SOLVERS[formulation](
+        LearnerOptions(SumNorm(), penalties, tol, max_iter, **tuning)
+    )
     return learner.learn(problem.stack, problem.machine)
 
 
@@ -51,7 +56,8 @@ def traces_of(problem):
 
 
 def unit_trace(problem):
-    """Centred matrices of trace one by loops' own arithmetic, the identity first where λ is learned."""
+    """Centred matrices of trace one by loops' own arithmetic, the identity first where λ is
+    learned."""
     n = problem.stack.n_samples
     Pi = np.eye(n) - np.full((n, n), 1.0 / n)
     Ns = [Pi @ K @ Pi / np.trace(Pi @ K @ Pi) for K in problem.stack.matrices]
@@ -60,10 +66,14 @@ def unit_trace(problem):
 
 @pytest.mark.parametrize("formulation", EXACT)
 @pytest.mark.parametrize(("classes", "alpha"), [(3, 2e-3), (2, 0.05), (2, None), (3, None)])
-def test_formulations_reach_the_optimum_of_the_matrix_fractional_program(formulation, classes, alpha):
+def test_formulations_reach_the_optimum_of_the_matrix_fractional_program(
+    formulation, classes, alpha
+):
     stack, labels = make_stack(classes=classes)
     problem = make_problem(stack, labels, alpha)
-    value, shares = solve_matrix_fractional(unit_trace(problem), problem.machine.targets, alpha or 0.0)
+    value, shares = solve_matrix_fractional(
+        unit_trace(problem), problem.machine.targets, alpha or 0.0
+    )
     # The linear program's own tolerance ends column generation at about six digits.
     found = learn(formulation, problem, tol=1e-6 if formulation == "silp" else 1e-7)
     assert found.objective == pytest.approx(value, rel=1e-5 if formulation == "silp" else 1e-6)
@@ -76,11 +86,14 @@ def test_formulations_reach_the_optimum_of_the_matrix_fractional_program(formula
         assert found.weights @ traces_of(problem) == pytest.approx(1.0)
         K = np.tensordot(found.weights, stack.matrices, 1)
         expected = least_squares_value(K, problem.machine.targets, alpha)
-        assert problem.machine.objective_scale * found.objective == pytest.approx(expected, rel=1e-8)
+        assert problem.machine.objective_scale * found.objective == pytest.approx(
+            expected, rel=1e-8
+        )
 
 
 class UpwardAtLast(SumNorm):
-    """Turns directions of nearly no slope by as little as rounding might, so that they lead upward by a last digit."""
+    """Turns directions of nearly no slope by as little as rounding might, so that they lead upward
+    by a last digit."""
 
     n_turned = 0
 
@@ -109,17 +122,23 @@ def test_a_slope_lost_in_rounding_is_no_reason_to_stop(seed):
 @pytest.mark.parametrize("alpha", [0.05, None])
 def test_approximate_program_lies_above_the_exact_one(alpha):
     stack, labels = make_stack(classes=3)
-    exact, approximate = (learn(name, make_problem(stack, labels, alpha)) for name in ("newton", "sdp_approximate"))
+    exact, approximate = (
+        learn(name, make_problem(stack, labels, alpha)) for name in ("newton", "sdp_approximate")
+    )
     assert approximate.objective > 1.05 * exact.objective
     assert approximate.gap < 1e-5
     # Its weights are feasible for the exact problem, which can only be lower there.
-    fixed = FixedWeights(approximate.weights).learn(stack, Discriminant(labels, approximate.solution.alpha))
+    fixed = FixedWeights(approximate.weights).learn(
+        stack, Discriminant(labels, approximate.solution.alpha)
+    )
     assert exact.objective <= fixed.objective <= approximate.objective
 
 
 def test_approximate_program_of_two_classes_is_exact():
     stack, labels = make_stack()
-    exact, approximate = (learn(name, make_problem(stack, labels, 0.05)) for name in ("newton", "sdp_approximate"))
+    exact, approximate = (
+        learn(name, make_problem(stack, labels, 0.05)) for name in ("newton", "sdp_approximate")
+    )
     assert approximate.objective == pytest.approx(exact.objective, rel=1e-6)
 
 
@@ -181,7 +200,9 @@ def test_bounds_hold_for_any_coefficients():
     rng = np.random.RandomState(0)
     for _ in range(20):
         assert (
-            problem.guarantee(rng.randn(stack.n_samples, 3) + problem.machine.targets, problem.machine.targets)
+            problem.guarantee(
+                rng.randn(stack.n_samples, 3) + problem.machine.targets, problem.machine.targets
+            )
             <= optimum
         )
         assert problem.evaluate(rng.dirichlet(np.ones(stack.n_kernels))).upper >= optimum
@@ -190,8 +211,12 @@ def test_bounds_hold_for_any_coefficients():
 @pytest.mark.parametrize("formulation", EXACT)
 def test_perfectly_correlated_kernels_share_what_one_of_them_gets(formulation):
     stack, labels = make_stack()
-    twice = StoredStack(np.concatenate([stack.matrices, 3.0 * stack.matrices, np.ones((1, 20, 20))]))
-    single, double = (learn(formulation, make_problem(b, labels, 0.05), 1e-6) for b in (stack, twice))
+    twice = StoredStack(
+        np.concatenate([stack.matrices, 3.0 * stack.matrices, np.ones((1, 20, 20))])
+    )
+    single, double = (
+        learn(formulation, make_problem(b, labels, 0.05), 1e-6) for b in (stack, twice)
+    )
     assert double.objective == pytest.approx(single.objective, rel=1e-5)
     assert double.weights[-1] == 0.0  # a constant kernel tells nothing apart
     merged = double.weights[:5] + 3.0 * double.weights[5:10]
@@ -237,8 +262,12 @@ def test_given_weights_are_kept_and_solved_exactly():
     found = FixedWeights(theta).learn(stack, problem.machine)
     K = np.tensordot(theta, stack.matrices, 1)
     assert found.gap < 1e-10
-    assert 0.3 * found.objective == pytest.approx(least_squares_value(K, problem.machine.targets, 0.3), rel=1e-9)
-    np.testing.assert_allclose(found.solution.values, center(K.copy()) @ found.solution.beta, atol=1e-9)
+    assert 0.3 * found.objective == pytest.approx(
+        least_squares_value(K, problem.machine.targets, 0.3), rel=1e-9
+    )
+    np.testing.assert_allclose(
+        found.solution.values, center(K.copy()) @ found.solution.beta, atol=1e-9
+    )
 
 
 def test_one_learner_of_given_weights_serves_one_machine_after_the_other():
@@ -252,7 +281,9 @@ def test_one_learner_of_given_weights_serves_one_machine_after_the_other():
 
 def test_newton_needs_fewer_factorisations_than_silp():
     stack, labels = make_stack(n=60, classes=4)
-    newton, silp = (learn(name, make_problem(stack, labels, 5e-4), 1e-5) for name in ("newton", "silp"))
+    newton, silp = (
+        learn(name, make_problem(stack, labels, 5e-4), 1e-5) for name in ("newton", "silp")
+    )
     assert newton.n_solves < silp.n_solves
     assert max(newton.gap, silp.gap) <= 1e-5
 
@@ -267,12 +298,17 @@ def test_silp_stops_where_the_linear_program_has_no_more_digits():
 @pytest.mark.parametrize("alpha", [1e-6, 5e-4, None])
 @pytest.mark.parametrize("classes", [2, 5])
 def test_interior_points_agree_with_newton_on_nearly_alike_kernels(alpha, classes):
-    stack, labels = make_stack(n=60, classes=classes, seed=3, widths=[0.01, 0.02, 1.0, 1.0, 1.001, 50.0, 100.0])
-    interior, newton = (learn(name, make_problem(stack, labels, alpha), 1e-6) for name in ("qcqp", "newton"))
+    stack, labels = make_stack(
+        n=60, classes=classes, seed=3, widths=[0.01, 0.02, 1.0, 1.0, 1.001, 50.0, 100.0]
+    )
+    interior, newton = (
+        learn(name, make_problem(stack, labels, alpha), 1e-6) for name in ("qcqp", "newton")
+    )
     assert max(interior.gap, newton.gap) <= 1e-6
     assert interior.objective == pytest.approx(newton.objective, rel=2e-6)
     assert interior.n_solves < 40
-    # Kernels that have no weight at the optimum have none here either, not what interior points leave of a zero.
+    # Kernels that have no weight at the optimum have none here either, not what interior points
+    # leave of a zero.
     assert np.count_nonzero(interior.weights) <= np.count_nonzero(newton.weights) + 1
 
 
@@ -288,4 +324,9 @@ def test_errors_say_what_would_do():
         with pytest.raises(MemoryError, match=f"solver='{name}'.*use solver='newton'"):
             learn(name, make_problem(stack, labels, 1.0), most_entries=1000)
     with pytest.raises(ValueError, match="raise alpha"):
-        learn("newton", make_problem(StoredStack(np.ones((1, 20, 20)) + np.diag([1.0] + [0.0] * 19)), labels, 1e-300))
+        learn(
+            "newton",
+            make_problem(
+                StoredStack(np.ones((1, 20, 20)) + np.diag([1.0] + [0.0] * 19)), labels, 1e-300
+            ),
+        )

@@ -97,9 +97,13 @@ def test_joint_ratio_equals_explicit_features_and_ranks_kernels_as_least_squares
     # Of kernels, the one with the higher ratio has the lower F₉* = Σ hᵀ(I/τ + G̃)⁻¹h.
     parts = [X[:, :2] @ X[:, :2].T, X[:, 2:] @ X[:, 2:].T]
     ratios = [joint_ratio_value(K, H, 0.3) for K in parts]
-    joint = [np.trace(H.T @ np.linalg.solve(np.eye(len(X)) / 0.3 + center(K.copy()), H)) for K in parts]
+    joint = [
+        np.trace(H.T @ np.linalg.solve(np.eye(len(X)) / 0.3 + center(K.copy()), H)) for K in parts
+    ]
     assert np.argmax(ratios) == np.argmin(joint)
-    np.testing.assert_allclose(ratios, [(np.sum(H * H) - value / 0.3) / 0.3 for value in joint], rtol=1e-9)
+    np.testing.assert_allclose(
+        ratios, [(np.sum(H * H) - value / 0.3) / 0.3 for value in joint], rtol=1e-9
+    )
 
 
 def test_within_class_criterion_equals_explicit_features_and_relates_to_total_scatter():
@@ -112,7 +116,9 @@ def test_within_class_criterion_equals_explicit_features_and_relates_to_total_sc
     assert first == pytest.approx(explicit, rel=1e-8)
     counts = np.bincount(labels)
     g, c = first / m, counts[0] * counts[1] / m
-    assert total_scatter_value(K, binary_targets(labels), m * alpha) == pytest.approx(g / (1 + c * g), rel=1e-8)
+    assert total_scatter_value(K, binary_targets(labels), m * alpha) == pytest.approx(
+        g / (1 + c * g), rel=1e-8
+    )
     least = least_squares_value(K, binary_targets(labels), m * alpha)
     assert within_from_least_squares(least, counts) == pytest.approx(explicit, rel=1e-8)
 
@@ -123,18 +129,24 @@ def test_one_factorisation_solves_every_target():
     K = center(X @ X.T)
     found = machine.system(K.copy(), 0.2)
     np.testing.assert_allclose(
-        found.solve(machine.targets), np.linalg.solve(K + 0.2 * np.eye(len(K)), machine.targets), atol=1e-10
+        found.solve(machine.targets),
+        np.linalg.solve(K + 0.2 * np.eye(len(K)), machine.targets),
+        atol=1e-10,
     )
     right = machine.targets @ np.ones((3, 1)) + np.linspace(-1, 1, len(K))[:, np.newaxis]
     right -= right.mean()
-    np.testing.assert_allclose(found.solve(right), np.linalg.solve(K + 0.2 * np.eye(len(K)), right), atol=1e-10)
+    np.testing.assert_allclose(
+        found.solve(right), np.linalg.solve(K + 0.2 * np.eye(len(K)), right), atol=1e-10
+    )
 
 
 def test_two_classes_are_the_least_squares_machine():
     X, labels = make_problem()
     machine = Discriminant(labels, 0.2)
     n = len(X)
-    bordered = np.block([[X @ X.T + 0.2 * np.eye(n), np.ones((n, 1))], [np.ones((1, n)), np.zeros((1, 1))]])
+    bordered = np.block(
+        [[X @ X.T + 0.2 * np.eye(n), np.ones((n, 1))], [np.ones((1, n)), np.zeros((1, 1))]]
+    )
     expected = np.linalg.solve(bordered, np.append(binary_targets(labels), 0.0))[:n]
     found = machine.system(center(X @ X.T), 0.2).solve(machine.targets)
     np.testing.assert_allclose(found[:, 0], expected, atol=1e-10)
@@ -175,7 +187,9 @@ def test_linear_kernel_without_regulariser_is_linear_discriminant_analysis():
     W = (X - X.mean(0)).T @ discriminant_projection(machine.targets, beta, K @ beta).coefficients
     theirs = LinearDiscriminantAnalysis(solver="eigen").fit(X, labels).scalings_[:, :2]
     for ours, other in zip(W.T, theirs.T, strict=True):
-        assert abs(ours @ other) == pytest.approx(np.linalg.norm(ours) * np.linalg.norm(other), rel=1e-6)
+        assert abs(ours @ other) == pytest.approx(
+            np.linalg.norm(ours) * np.linalg.norm(other), rel=1e-6
+        )
 
 
 def test_classes_with_holes_are_refused():

@@ -1,4 +1,5 @@
-"""The least-squares problems of discriminant analysis in features and in matrices, against plain linear algebra."""
+"""The least-squares problems of discriminant analysis in features and in matrices, against plain
+linear algebra."""
 
 from __future__ import annotations
 
@@ -60,7 +61,9 @@ def test_solutions_by_plain_algebra(form, alpha, classes):
         expected = np.array([[np.sum(v * np.linalg.solve(M, u)) for u in V] for v in V])
         size = np.sqrt(np.diag(expected))
         np.testing.assert_allclose(
-            found.responses(identity) / np.outer(size, size), expected / np.outer(size, size), atol=1e-8
+            found.responses(identity) / np.outer(size, size),
+            expected / np.outer(size, size),
+            atol=1e-8,
         )
 
 
@@ -86,18 +89,26 @@ def test_values_bound_the_optimum_from_above_wherever_they_are_taken():
         there = solution_of_features(form, system, THETA, w + size * rng.standard_normal(w.shape))
         assert there.value > best.value
         # How far apart the problem and its dual are, which is what refining looks at.
-        dual = 2 * np.sum(machine.targets * there.beta) - 0.3 * np.sum(there.beta**2) - THETA @ there.forms
+        dual = (
+            2 * np.sum(machine.targets * there.beta)
+            - 0.3 * np.sum(there.beta**2)
+            - THETA @ there.forms
+        )
         assert there.value - dual == pytest.approx(np.sum(there.missing**2), rel=1e-8)
 
 
 def test_what_rounding_takes_is_given_back():
-    # Means ten thousand times the deviations: products taken as they come are wrong by more than a tenth of λ.
+    # Means ten thousand times the deviations: products taken as they come are wrong by more than a
+    # tenth of λ.
     Zs, machine = make_case(shift=1e4)
     centred = [Z - Z.mean(axis=0) for Z in Zs]
     alpha = 1e-7
     form = FeatureForm.of_centred(StoredFeatures(Zs), machine.targets)
     assert np.abs(form.normal - np.hstack(centred).T @ np.hstack(centred)).max() > 0.1 * alpha
-    found, exact = solve_in_features(form, THETA, alpha), ridge_solver(StoredFeatures(centred), machine)(THETA, alpha)
+    found, exact = (
+        solve_in_features(form, THETA, alpha),
+        ridge_solver(StoredFeatures(centred), machine)(THETA, alpha),
+    )
     assert found.value == pytest.approx(exact.value, rel=1e-9)
     system = form.at(THETA, alpha)
     w = system.factor.solve(system.root[:-1, np.newaxis] * form.right[system.used])
@@ -109,9 +120,13 @@ def test_constant_features_and_kernels_are_left_out():
     Zs, machine = make_case()
     plain = ridge_solver(StoredFeatures(Zs), machine)(THETA, 1e-9)
     Zs[0] = np.column_stack([Zs[0], np.full(N, 1e3)])
-    found = ridge_solver(StoredFeatures([*Zs, np.ones((N, 2))]), machine)(np.append(THETA, 5.0), 1e-9)
+    found = ridge_solver(StoredFeatures([*Zs, np.ones((N, 2))]), machine)(
+        np.append(THETA, 5.0), 1e-9
+    )
     assert found.value == pytest.approx(plain.value, rel=1e-6)
-    assert found.forms[-1] <= 1e-10 * found.forms[0]  # rounding of sums, which depends on their order
+    assert (
+        found.forms[-1] <= 1e-10 * found.forms[0]
+    )  # rounding of sums, which depends on their order
 
 
 def test_the_smaller_matrix_is_chosen():
@@ -134,8 +149,12 @@ def test_learners_do_not_tell_features_from_matrices(formulation, alpha):
     learned = []
     for stack in (StoredFeatures(Zs), StoredStack(np.array([Z @ Z.T for Z in Zs]))):
         traces = centered_traces(stack, np.array([np.sum(Z * Z, axis=1) for Z in Zs]))
-        np.testing.assert_allclose(traces, [np.sum((Z - Z.mean(axis=0)) ** 2) for Z in Zs], rtol=1e-9)
-        learner = DISCRIMINANT_SOLVERS[formulation](LearnerOptions(SumNorm(), trace_penalties(traces), 1e-6, 500))
+        np.testing.assert_allclose(
+            traces, [np.sum((Z - Z.mean(axis=0)) ** 2) for Z in Zs], rtol=1e-9
+        )
+        learner = DISCRIMINANT_SOLVERS[formulation](
+            LearnerOptions(SumNorm(), trace_penalties(traces), 1e-6, 500)
+        )
         learned.append(learner.learn(stack, machine))
     features, matrices = learned
     assert features.gap <= 1e-6

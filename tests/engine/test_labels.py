@@ -19,7 +19,9 @@ RNG = np.random.default_rng(0)
 def test_codes_and_columns_among_all():
     labels, y = Labels(np.array(["a", "b", "d"])), ["d", "a", "d", "b"]
     assert_array_equal(labels.codes(y), [2, 0, 2, 1])
-    assert_array_equal(labels.spread(np.array([[1.0, 2.0]]), np.array(["b", "d"]), -9.0), [[-9.0, 1.0, 2.0]])
+    assert_array_equal(
+        labels.spread(np.array([[1.0, 2.0]]), np.array(["b", "d"]), -9.0), [[-9.0, 1.0, 2.0]]
+    )
 
 
 def test_outputs_and_columns():
@@ -37,7 +39,9 @@ def test_estimators_inside_others():
     X = RNG.normal(3.0, size=(30, 3))
     y = X[:, 0] > 3
     inner = make_pipeline(PCA(2), LogisticRegression())
-    search = GridSearchCV(make_pipeline(StandardScaler(), inner), {"pipeline__pca__n_components": [2]}, cv=2)
+    search = GridSearchCV(
+        make_pipeline(StandardScaler(), inner), {"pipeline__pca__n_components": [2]}, cv=2
+    )
     whole = make_pipeline(StandardScaler(with_std=False), search).fit(X, y)
     model = whole[-1].best_estimator_[-1][-1]
     assert unwrap(whole) is model

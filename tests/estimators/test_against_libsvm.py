@@ -1,4 +1,5 @@
-"""Decision values against scikit-learn's LIBSVM on the combined kernel, and against runs done piece by piece."""
+"""Decision values against scikit-learn's LIBSVM on the combined kernel, and against runs done piece
+by piece."""
 
 from __future__ import annotations
 
@@ -17,7 +18,9 @@ CLOSE = {"rtol": 1e-4, "atol": 1e-4}
 
 
 def classes(n_classes=2, n=90, seed=0):
-    X, y = make_classification(n, 5, n_informative=4, n_redundant=0, n_classes=n_classes, flip_y=0.1, random_state=seed)
+    X, y = make_classification(
+        n, 5, n_informative=4, n_redundant=0, n_classes=n_classes, flip_y=0.1, random_state=seed
+    )
     return X[:60], y[:60], X[60:]
 
 
@@ -29,7 +32,9 @@ def test_classifier_equals_svc(weights, normalize):
     reference = SVC(kernel="precomputed", C=3.0, tol=1e-9).fit(model.kernel_matrix(X), y)
     expected = reference.decision_function(model.kernel_matrix(X_test, X))
     np.testing.assert_allclose(model.decision_function(X_test), expected, **CLOSE)
-    np.testing.assert_array_equal(model.predict(X_test), reference.predict(model.kernel_matrix(X_test, X)))
+    np.testing.assert_array_equal(
+        model.predict(X_test), reference.predict(model.kernel_matrix(X_test, X))
+    )
     assert model.intercept_ == pytest.approx(reference.intercept_, abs=1e-4)
 
 
@@ -37,11 +42,15 @@ def test_classifier_equals_svc(weights, normalize):
 def test_regressor_equals_svr(normalize):
     X, y = make_regression(90, 5, noise=5.0, random_state=1)
     y = y / y.std()
-    model = MKLRegressor(KERNELS, C=3.0, epsilon=0.2, weights="uniform", normalize=normalize, **TIGHT).fit(
-        X[:60], y[:60]
+    model = MKLRegressor(
+        KERNELS, C=3.0, epsilon=0.2, weights="uniform", normalize=normalize, **TIGHT
+    ).fit(X[:60], y[:60])
+    reference = SVR(kernel="precomputed", C=3.0, epsilon=0.2, tol=1e-9).fit(
+        model.kernel_matrix(X[:60]), y[:60]
     )
-    reference = SVR(kernel="precomputed", C=3.0, epsilon=0.2, tol=1e-9).fit(model.kernel_matrix(X[:60]), y[:60])
-    np.testing.assert_allclose(model.predict(X[60:]), reference.predict(model.kernel_matrix(X[60:], X[:60])), **CLOSE)
+    np.testing.assert_allclose(
+        model.predict(X[60:]), reference.predict(model.kernel_matrix(X[60:], X[:60])), **CLOSE
+    )
 
 
 @pytest.mark.parametrize("normalize", ["trace", "diagonal"])
@@ -53,8 +62,11 @@ def test_one_class_equals_one_class_svm(nu, normalize):
     # LIBSVM's coefficients sum to nu * n, ours to one.
     expected = reference.decision_function(model.kernel_matrix(X_test, X)) / (nu * len(X))
     np.testing.assert_allclose(model.decision_function(X_test), expected, rtol=1e-3, atol=1e-5)
-    np.testing.assert_allclose(model.score_samples(X_test) - model.offset_, model.decision_function(X_test))
-    # Samples on the boundary are worth zero up to the root of the gap, whatever sign rounding gives them.
+    np.testing.assert_allclose(
+        model.score_samples(X_test) - model.offset_, model.decision_function(X_test)
+    )
+    # Samples on the boundary are worth zero up to the root of the gap, whatever sign rounding gives
+    # them.
     assert np.mean(model.decision_function(X) < -1e-5) <= nu
 
 
@@ -69,7 +81,9 @@ def test_one_versus_rest_equals_a_run_a_class(weights, slack):
         columns.append(one.decision_function(X_test))
         objective += one.objective_
         np.testing.assert_allclose(model.weights_[i], one.weights_, atol=1e-6)
-    np.testing.assert_allclose(model.decision_function(X_test), np.column_stack(columns), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        model.decision_function(X_test), np.column_stack(columns), rtol=1e-5, atol=1e-6
+    )
     np.testing.assert_array_equal(model.predict(X_test), np.column_stack(columns).argmax(axis=1))
     assert model.objective_ == pytest.approx(objective)
     assert model.weights_.shape == (3, 3)
@@ -114,7 +128,9 @@ def test_squared_slack_in_regression_is_a_hard_tube_with_a_ridge():
     y = y / y.std()
     model = MKLRegressor(KERNELS, C=2.0, slack=2, epsilon=0.1, weights="uniform", **TIGHT).fit(X, y)
     K = model.kernel_matrix(X)
-    reference = SVR(kernel="precomputed", C=1e8, epsilon=0.1, tol=1e-10).fit(K + np.eye(len(X)) / 2.0, y)
+    reference = SVR(kernel="precomputed", C=1e8, epsilon=0.1, tol=1e-10).fit(
+        K + np.eye(len(X)) / 2.0, y
+    )
     np.testing.assert_allclose(model.predict(X), reference.predict(K), **CLOSE)
 
 
@@ -127,4 +143,6 @@ def test_learned_weights_are_those_of_their_own_machine():
     np.testing.assert_allclose(learned.decision_function(X_test), expected, rtol=1e-3, atol=1e-3)
     # and no other weights do better, by LIBSVM's own account
     for weights in np.random.RandomState(0).dirichlet(np.ones(3), size=10):
-        assert MKLClassifier(KERNELS, weights=weights, **TIGHT).fit(X, y).objective_ >= learned.objective_ * (1 - 1e-8)
+        assert MKLClassifier(KERNELS, weights=weights, **TIGHT).fit(
+            X, y
+        ).objective_ >= learned.objective_ * (1 - 1e-8)

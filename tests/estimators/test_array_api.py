@@ -1,4 +1,5 @@
-"""Arrays of libraries that follow the array API: read once, into NumPy, with scikit-learn's dispatch and without."""
+"""Arrays of libraries that follow the array API: read once, into NumPy, with scikit-learn's
+dispatch and without."""
 
 from __future__ import annotations
 
@@ -34,12 +35,27 @@ def dispatch(monkeypatch):
     sklearn.set_config(array_api_dispatch=False)
 
 
-#: Arrays are read in one place: those that read samples by lines of their own, and one of each kind of target.
+#: Arrays are read in one place: those that read samples by lines of their own, and one of each kind
+#: of target.
 OF_OWN_LINES = [
     name
     for name in NAMES
-    if name in ("MKLClassifier", "MKLRegressorCV", "MKLSurvival", "MKLOneClass", "MKLRidgeCV", "MKLKernelPCA")
-    or name in ("PosteriorMKLClassifier", "LocalizedMKLClassifier", "BayesianMKLClassifier", "MKLClustering")
+    if name
+    in (
+        "MKLClassifier",
+        "MKLRegressorCV",
+        "MKLSurvival",
+        "MKLOneClass",
+        "MKLRidgeCV",
+        "MKLKernelPCA",
+    )
+    or name
+    in (
+        "PosteriorMKLClassifier",
+        "LocalizedMKLClassifier",
+        "BayesianMKLClassifier",
+        "MKLClustering",
+    )
 ]
 
 
@@ -48,7 +64,9 @@ OF_OWN_LINES = [
 @pytest.mark.parametrize("name", thinned(NAMES, OF_OWN_LINES))
 def test_every_estimator_takes_them_and_answers_in_numpy(name):
     y = np.column_stack([Y, np.exp(X[:, 0])]) if "Survival" in name else Y
-    options = {"Cs": [1.0], "norms": [1], "cv": 2} if name.endswith("CV") and "Ridge" not in name else {}
+    options = (
+        {"Cs": [1.0], "norms": [1], "cv": 2} if name.endswith("CV") and "Ridge" not in name else {}
+    )
     options |= {"n_init": 1, "max_iter": 1} if name.startswith("Localized") else {}
     options |= {"random_state": 0} if name == "MKLClustering" else {}
     make = getattr(kernelmosaic, name)

@@ -1,4 +1,5 @@
-"""Probabilities: calibration against independent solvers, cross-fitting against a naive loop, reliability."""
+"""Probabilities: calibration against independent solvers, cross-fitting against a naive loop,
+reliability."""
 
 from __future__ import annotations
 
@@ -40,11 +41,12 @@ def blobs(n_classes: int, n: int = 50, seed: int = 0) -> tuple[np.ndarray, np.nd
     )
 
 
-# The functions -------------------------------------------------------------------------------------------------------
+# The functions ------------------------------------------------------------------------------------
 
 
 def bent(f: float, slopes: np.ndarray) -> float:
-    """An increasing function with these slopes below −1, from −1 to 0, from 0 to 1 and above, zero at zero."""
+    """An increasing function with these slopes below −1, from −1 to 0, from 0 to 1 and above, zero
+    at zero."""
     below, left, right, above = slopes
     if f < 0:
         return left * max(f, -1.0) + below * min(f + 1.0, 0.0)
@@ -52,7 +54,8 @@ def bent(f: float, slopes: np.ndarray) -> float:
 
 
 def smoothed_loss(F: np.ndarray, y: np.ndarray, weight: np.ndarray):
-    """The log-loss of p ∝ exp(h(f)) with Platt's targets, sample by sample, and the penalty on the slopes of h."""
+    """The log-loss of p ∝ exp(h(f)) with Platt's targets, sample by sample, and the penalty on the
+    slopes of h."""
     k = F.shape[1]
     counts = [weight[y == c].sum() for c in range(k)]
 
@@ -78,7 +81,9 @@ def test_the_slopes_are_the_most_likely_ones(weighted, n_classes):
     outputs = F[:, 1] if n_classes == 2 else F
     found = Calibration.fit(outputs, y, n_classes, weight, "sigmoid")
     loss = smoothed_loss(F, y, np.ones(25) if weight is None else weight)
-    best = minimize(loss, np.ones(4), bounds=[(1e-6, None)] * 4, method="SLSQP", options={"ftol": 1e-12}).x
+    best = minimize(
+        loss, np.ones(4), bounds=[(1e-6, None)] * 4, method="SLSQP", options={"ftol": 1e-12}
+    ).x
     assert loss(found.slopes) == pytest.approx(loss(best), rel=1e-6)
     expected = [[bent(f, found.slopes) for f in row] for row in F]
     assert_allclose(found.probabilities(outputs), np.exp(log_softmax(expected, axis=1)), atol=5e-3)
@@ -95,27 +100,39 @@ def test_isotonic_is_that_of_scikit_learn(n_classes):
     found = Calibration.fit(outputs, y, n_classes, weight, "isotonic")
     new = random.standard_normal((50, n_classes))
     given = new[:, 1] if n_classes == 2 else new
-    columns = [(1, outputs, given)] if n_classes == 2 else [(c, F[:, c], new[:, c]) for c in range(n_classes)]
+    columns = (
+        [(1, outputs, given)]
+        if n_classes == 2
+        else [(c, F[:, c], new[:, c]) for c in range(n_classes)]
+    )
     p = np.column_stack(
         [
-            IsotonicRegression(out_of_bounds="clip").fit(f, y == c, sample_weight=weight).predict(at)
+            IsotonicRegression(out_of_bounds="clip")
+            .fit(f, y == c, sample_weight=weight)
+            .predict(at)
             for c, f, at in columns
         ]
     )
-    p = np.maximum(np.hstack([1 - p, p]) if n_classes == 2 else p, 1 / (n_classes * (1 + weight.sum())))
+    p = np.maximum(
+        np.hstack([1 - p, p]) if n_classes == 2 else p, 1 / (n_classes * (1 + weight.sum()))
+    )
     assert_allclose(found.probabilities(given), p / p.sum(axis=1, keepdims=True), atol=1e-9)
 
 
 @pytest.mark.parametrize("method", ["sigmoid", "isotonic"])
 def test_no_class_is_ruled_out(method):
     F = np.repeat(np.eye(3), 20, axis=0)
-    p = Calibration.fit(F, np.repeat([0, 1, 2], 20), 3, None, method).probabilities(np.array([[1e3, -1e3, 0.0]]))
+    p = Calibration.fit(F, np.repeat([0, 1, 2], 20), 3, None, method).probabilities(
+        np.array([[1e3, -1e3, 0.0]])
+    )
     assert np.all(p > 1 / 200)
     assert p[0, 0] > 0.98
 
 
 @pytest.mark.parametrize("method", ["sigmoid", "isotonic"])
-@pytest.mark.parametrize("outputs", [np.zeros(20), np.r_[-np.ones(10), np.ones(10)], np.r_[np.ones(10), -np.ones(10)]])
+@pytest.mark.parametrize(
+    "outputs", [np.zeros(20), np.r_[-np.ones(10), np.ones(10)], np.r_[np.ones(10), -np.ones(10)]]
+)
 def test_values_that_tell_nothing_everything_or_the_wrong_way_round(method, outputs):
     y = np.repeat([0, 1], 10)
     p = Calibration.fit(outputs, y, 2, None, method).probabilities(np.array([-2.0, 0.0, 2.0]))
@@ -124,17 +141,28 @@ def test_values_that_tell_nothing_everything_or_the_wrong_way_round(method, outp
     assert np.all(np.diff(p[:, 1]) >= 0)
 
 
-# Cross-fitting -------------------------------------------------------------------------------------------------------
+# Cross-fitting ------------------------------------------------------------------------------------
 
 MODELS = {
     "binary": (2, MKLClassifier(KERNELS, tol=1e-6)),
-    "weights": (2, MKLClassifier(KERNELS, tol=1e-6, class_weight="balanced", C=3.0, slack=2, norm=2)),
+    "weights": (
+        2,
+        MKLClassifier(KERNELS, tol=1e-6, class_weight="balanced", C=3.0, slack=2, norm=2),
+    ),
     "learned C": (2, MKLClassifier(KERNELS, tol=1e-6, slack=2, C="learn")),
     "shared": (3, MKLClassifier(KERNELS, tol=1e-6, multi_class="ovr-shared")),
     "joint": (3, MKLClassifier(KERNELS, tol=1e-6, multi_class="joint")),
-    "features": (3, MKLClassifier(KERNELS, tol=1e-6, approximation="nystroem", rank=10, random_state=0)),
+    "features": (
+        3,
+        MKLClassifier(KERNELS, tol=1e-6, approximation="nystroem", rank=10, random_state=0),
+    ),
     "bilinear, two": (2, BilinearMKLClassifier(KERNELS, tol=1e-6)),
-    "localized": (2, LocalizedMKLClassifier(KERNELS, step="lbfgs", tol=1e-4, n_init=1, max_iter=3, random_state=0)),
+    "localized": (
+        2,
+        LocalizedMKLClassifier(
+            KERNELS, step="lbfgs", tol=1e-4, n_init=1, max_iter=3, random_state=0
+        ),
+    ),
 }
 
 
@@ -142,7 +170,9 @@ MODELS = {
 @pytest.mark.parametrize("name", MODELS)
 def test_cross_fitting_is_a_loop_of_plain_fits(name):
     n_classes, model = MODELS[name]
-    X, y = blobs(n_classes, 90 if name == "learned C" else 20)  # in folds of fewer samples no kernel earns a weight
+    X, y = blobs(
+        n_classes, 90 if name == "learned C" else 20
+    )  # in folds of fewer samples no kernel earns a weight
     samples = FitInput(X, y, None, X)
     found = clone(model).set_params(calibration="sigmoid").fit(X, y)
     crossed = CalibrationFolds.of(found, samples, found.classes_)
@@ -186,10 +216,16 @@ def test_weights_are_repetitions_and_order_does_not_matter():
     weight = random.randint(0, 4, len(y))
     model = MKLClassifier(KERNELS, calibration="sigmoid", tol=1e-6)
     weighted = clone(model).fit(X, y, sample_weight=weight).predict_proba(X)
-    assert_allclose(clone(model).fit(X.repeat(weight, 0), y.repeat(weight)).predict_proba(X), weighted, atol=1e-6)
+    assert_allclose(
+        clone(model).fit(X.repeat(weight, 0), y.repeat(weight)).predict_proba(X),
+        weighted,
+        atol=1e-6,
+    )
     order = random.permutation(len(y))
     assert_allclose(
-        clone(model).fit(X[order], y[order]).predict_proba(X), clone(model).fit(X, y).predict_proba(X), atol=1e-3
+        clone(model).fit(X[order], y[order]).predict_proba(X),
+        clone(model).fit(X, y).predict_proba(X),
+        atol=1e-3,
     )
 
 
@@ -197,29 +233,39 @@ def test_sparse_samples_frames_and_model_files(tmp_path):
     X, y = blobs(2)
     model = MKLClassifier(KERNELS, calibration="sigmoid", tol=1e-6).fit(X, y)
     expected = model.predict_proba(X)
-    assert_allclose(clone(model).fit(csr_matrix(X), y).predict_proba(csr_matrix(X)), expected, atol=1e-3)
+    assert_allclose(
+        clone(model).fit(csr_matrix(X), y).predict_proba(csr_matrix(X)), expected, atol=1e-3
+    )
     frame = pd.DataFrame(X, columns=list("abcd"))
     columns = [("line", Linear(), ["a", "b"]), ("bell", Gaussian(), ["b", "c", "d"])]
     named = MKLClassifier(columns, calibration="isotonic").fit(frame, y)
-    numbered = MKLClassifier([("line", Linear(), [0, 1]), ("bell", Gaussian(), [1, 2, 3])], calibration="isotonic").fit(
-        X, y
-    )
+    numbered = MKLClassifier(
+        [("line", Linear(), [0, 1]), ("bell", Gaussian(), [1, 2, 3])], calibration="isotonic"
+    ).fit(X, y)
     assert_allclose(named.predict_proba(frame), numbered.predict_proba(X), atol=1e-6)
     for fitted, samples in ((model, X), (named, frame)):
         save(fitted, tmp_path / "model.kmosaic")
-        assert_array_equal(load(tmp_path / "model.kmosaic").predict_proba(samples), fitted.predict_proba(samples))
+        assert_array_equal(
+            load(tmp_path / "model.kmosaic").predict_proba(samples), fitted.predict_proba(samples)
+        )
 
 
 def test_the_search_serves_machines_of_all_classes_and_classes_that_a_fold_lacks():
     X, y = load_iris(return_X_y=True)
     X, y = X[::3], y[::3]
     rows = np.arange(len(y))
-    folds = [(np.flatnonzero(y != 0), np.flatnonzero(y == 0)), (rows[::2], rows[1::2]), (rows[1::2], rows[::2])]
-    model = MKLClassifierCV(KERNELS, Cs=[1.0, 10.0], norms=(1,), cv=folds, multi_class="joint").fit(X, y)
+    folds = [
+        (np.flatnonzero(y != 0), np.flatnonzero(y == 0)),
+        (rows[::2], rows[1::2]),
+        (rows[1::2], rows[::2]),
+    ]
+    model = MKLClassifierCV(KERNELS, Cs=[1.0, 10.0], norms=(1,), cv=folds, multi_class="joint").fit(
+        X, y
+    )
     assert_allclose(model.predict_proba(X).sum(axis=1), 1)
 
 
-# What is refused -----------------------------------------------------------------------------------------------------
+# What is refused ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", [MKLClassifier, LocalizedMKLClassifier, BilinearMKLClassifier])
@@ -238,7 +284,9 @@ def test_without_calibration_an_error_says_how_to_get_probabilities(kind):
 
 def test_parameters_that_are_refused():
     X, y = blobs(2, 30)
-    with pytest.raises(ValueError, match="calibration='platt': choose one of 'sigmoid', 'isotonic'"):
+    with pytest.raises(
+        ValueError, match="calibration='platt': choose one of 'sigmoid', 'isotonic'"
+    ):
         MKLClassifier(calibration="platt").fit(X, y)
     names = np.where(np.arange(30) == 4, "rare", "common")
     with pytest.raises(ValueError, match=r"calibration='sigmoid'.*class 'rare' has one"):
@@ -249,10 +297,12 @@ def test_parameters_that_are_refused():
     assert model.fit(X, few).predict_proba(X).shape == (30, 2)
 
 
-# Reliability ---------------------------------------------------------------------------------------------------------
+# Reliability --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("model", [MKLClassifier(calibration="sigmoid"), MKLClassifier(calibration="isotonic")])
+@pytest.mark.parametrize(
+    "model", [MKLClassifier(calibration="sigmoid"), MKLClassifier(calibration="isotonic")]
+)
 def test_probabilities_are_those_of_the_source(model):
     random = np.random.RandomState(0)
 
@@ -273,7 +323,7 @@ def test_probabilities_are_those_of_the_source(model):
         assert abs(p[bins == i].mean() - b[bins == i].mean()) < 0.12
 
 
-# Natively ------------------------------------------------------------------------------------------------------------
+# Natively -----------------------------------------------------------------------------------------
 
 
 def rest(n: int, i: int) -> np.ndarray:
@@ -283,7 +333,10 @@ def rest(n: int, i: int) -> np.ndarray:
 def left_out_values(model: DiscriminantMKLClassifier, K: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Decision values of every sample by fits to all others, at the weights of the fit to all."""
     n = len(y)
-    values = [clone(model).fit(rest(n, i)[:, np.newaxis], y[rest(n, i)]).decision_function([[i]])[0] for i in range(n)]
+    values = [
+        clone(model).fit(rest(n, i)[:, np.newaxis], y[rest(n, i)]).decision_function([[i]])[0]
+        for i in range(n)
+    ]
     return np.array(values)
 
 
@@ -308,14 +361,18 @@ def test_discriminant_values_of_samples_left_out_equal_refits(kind):
         return
     outputs = new if kind == "two classes" else np.column_stack([new, new[::-1], 0 * new])
     expected = Calibration.fit(values, y, len(np.unique(y)), None, "sigmoid")
-    assert_allclose(found._calibration.probabilities(outputs), expected.probabilities(outputs), atol=1e-6)
+    assert_allclose(
+        found._calibration.probabilities(outputs), expected.probabilities(outputs), atol=1e-6
+    )
 
 
 @pytest.mark.parametrize("formulation", ["newton", "silp"])
 @pytest.mark.parametrize("decision", ["least_squares", "centroid"])
 def test_discriminant_in_features_and_with_either_rule(formulation, decision):
     X, y = blobs(3, 60)
-    exact = DiscriminantMKLClassifier(KERNELS, solver=formulation, decision=decision, alpha=1e-3).fit(X, y)
+    exact = DiscriminantMKLClassifier(
+        KERNELS, solver=formulation, decision=decision, alpha=1e-3
+    ).fit(X, y)
     p = exact.predict_proba(X)
     assert_allclose(p.sum(axis=1), 1)
     assert np.mean(p.argmax(axis=1) == y) > 0.7
@@ -323,7 +380,9 @@ def test_discriminant_in_features_and_with_either_rule(formulation, decision):
     # Fewer features than samples, so that the system is one of features.
     few = [("line", Linear()), ("square", Polynomial(2))]
     options = {"alpha": 1e-3, "decision": decision, "weights": "uniform"}
-    features = DiscriminantMKLClassifier(few, approximation="nystroem", rank=20, random_state=0, **options).fit(X, y)
+    features = DiscriminantMKLClassifier(
+        few, approximation="nystroem", rank=20, random_state=0, **options
+    ).fit(X, y)
     same = DiscriminantMKLClassifier(few, **options).fit(X, y)
     assert_allclose(features.predict_proba(X), same.predict_proba(X), atol=1e-4)
 
@@ -331,11 +390,15 @@ def test_discriminant_in_features_and_with_either_rule(formulation, decision):
 def test_the_discriminant_search_keeps_its_own_probabilities():
     X, y = blobs(2, 60)
     plain = DiscriminantMKLClassifier(KERNELS, weights="uniform")
-    search = PathSearchCV(plain, Cs=[1e-3, 1e-1], cv=3, scale=False, calibration="isotonic").fit(X, y)
+    search = PathSearchCV(plain, Cs=[1e-3, 1e-1], cv=3, scale=False, calibration="isotonic").fit(
+        X, y
+    )
     plain.set_params(alpha=search.C_)
     held = cross_val_predict(plain, X, y, cv=3, method="decision_function")
     expected = Calibration.fit(held, y, 2, None, "isotonic")
-    assert_allclose(search.predict_proba(X), expected.probabilities(search.decision_function(X)), atol=1e-6)
+    assert_allclose(
+        search.predict_proba(X), expected.probabilities(search.decision_function(X)), atol=1e-6
+    )
     own = PathSearchCV(plain, Cs=[search.C_], cv=3, scale=False, calibration=None).fit(X, y)
     assert_allclose(own.predict_proba(X), plain.fit(X, y).predict_proba(X))
 

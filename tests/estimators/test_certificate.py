@@ -1,4 +1,5 @@
-"""What a fit states of itself, held to the printed problem in exact arithmetic: primal and dual values as fractions."""
+"""What a fit states of itself, held to the printed problem in exact arithmetic: primal and dual
+values as fractions."""
 
 from __future__ import annotations
 
@@ -29,15 +30,22 @@ def exact_gram(kernel, X, Z):
         return (inner + Fraction(kernel.offset)) ** kernel.degree
     distances = ((fractions(X)[:, np.newaxis] - fractions(Z)[np.newaxis]) ** 2).sum(axis=2)
     long = -distances.astype(np.longdouble) / np.longdouble(kernel.width) ** 2
-    return np.vectorize(lambda value: Fraction(*value.as_integer_ratio()), otypes=[object])(np.exp(long))
+    return np.vectorize(lambda value: Fraction(*value.as_integer_ratio()), otypes=[object])(
+        np.exp(long)
+    )
 
 
 def statement(model, fit=None):
-    """Fit quietly, and return the objective and the gap that are stated, and whether a warning was given."""
+    """Fit quietly, and return the objective and the gap that are stated, and whether a warning was
+    given."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         fit()
-    return model.objective_, model.duality_gap_, any(issubclass(w.category, ConvergenceWarning) for w in caught)
+    return (
+        model.objective_,
+        model.duality_gap_,
+        any(issubclass(w.category, ConvergenceWarning) for w in caught),
+    )
 
 
 def forms(model, kernels, X, output=0):
@@ -58,7 +66,10 @@ def check(stated, primal, dual, model):
         return
     scale = max(abs(primal), abs(dual))
     assert float(primal - dual) <= gap * float(scale) * (1 + 1e-9) + 1e-300
-    assert abs(float(primal) - objective) <= gap * float(max(scale, abs(Fraction(objective)))) * (1 + 1e-9) + 1e-300
+    assert (
+        abs(float(primal) - objective)
+        <= gap * float(max(scale, abs(Fraction(objective)))) * (1 + 1e-9) + 1e-300
+    )
 
 
 @pytest.mark.parametrize(
@@ -71,7 +82,8 @@ def check(stated, primal, dual, model):
     ],
 )
 def test_classes_far_from_the_origin(offset, C, slack):
-    # Far from the origin, and with a large C, a fit works until rounding stops it: each kernel has a few of these.
+    # Far from the origin, and with a large C, a fit works until rounding stops it: each kernel has
+    # a few of these.
     far = {(1e4, 1e6, 1): (1,), (1e6, 1e6, 1): (0, 2), (1e6, 1e6, 2): (1,)}
     for seed in far.get((offset, C, slack), range(3)):
         rng = np.random.default_rng(seed)
@@ -84,11 +96,13 @@ def test_classes_far_from_the_origin(offset, C, slack):
         beta, f, q, weights = forms(model, kernels, X)
         labels, c = fractions(y), Fraction(C)
         slacks = np.maximum(1 - labels * (f + Fraction(float(model.intercept_[0]))), 0)
-        # Both problems in the scale of the program: with squared slacks that is half of what is printed.
+        # Both problems in the scale of the program: with squared slacks that is half of what is
+        # printed.
         losses = c * slacks.sum() if slack == 1 else c * (slacks**2).sum() / 2
         primal = weights @ np.array(q) + losses
         dual = labels @ beta - max(q) - (0 if slack == 1 else (beta**2).sum() / c / 2)
-        # The sum is zero to within its rounding only: the multiplier of what is missed is the intercept.
+        # The sum is zero to within its rounding only: the multiplier of what is missed is the
+        # intercept.
         dual -= abs(sum(beta)) * abs(Fraction(float(model.intercept_[0])))
         factor = 1 if slack == 1 else 2
         check(stated, factor * primal, factor * dual, model)
@@ -154,7 +168,8 @@ def multiclass_values(model, kernels, X, y, C, pairwise):
 @pytest.mark.parametrize("multi_class", ["joint", "pairwise"])
 @pytest.mark.parametrize(("offset", "C"), [later((0.0, 1.0)), (0.0, 1e6), (1e3, 1e3), (1e6, 1e6)])
 def test_joint_machines_far_from_the_origin(offset, C, multi_class):
-    # Far from the origin rounding of the forms is much of the gap; which draw shows it depends on the machine.
+    # Far from the origin rounding of the forms is much of the gap; which draw shows it depends on
+    # the machine.
     for seed in (0, 2, 4) if offset == 1e3 else (0,):
         rng = np.random.default_rng(seed)
         X = rng.normal(size=(12, 2))
@@ -176,7 +191,8 @@ def test_matrices_in_single_precision_are_certified_in_double():
     objective, gap, warned = statement(model, lambda: model.fit(X, y))
     beta = np.zeros(len(X))
     beta[model.support_] = model.dual_coef_[0]
-    # Differences squared, not products: all digits of double precision, far more than the bound below needs.
+    # Differences squared, not products: all digits of double precision, far more than the bound
+    # below needs.
     distances = cdist(X, X[model.support_], "sqeuclidean")
     products = [X @ (X.T @ beta), np.exp(-distances / 4.0) @ beta[model.support_]]
     q = np.array([0.5 * beta @ one for one in products])

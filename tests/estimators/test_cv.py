@@ -44,7 +44,12 @@ from kernelmosaic.engine.calibration import Calibration
 from kernelmosaic.inspection import kernel_importance
 from kernelmosaic.kernels import Gaussian, Linear, Precomputed, Spectrum, per_column
 from kernelmosaic.machines.base import SVC, SVR
-from kernelmosaic.model_selection import PairSplit, PathSearchCV, ResponseSurfaceSearchCV, SharedKernels
+from kernelmosaic.model_selection import (
+    PairSplit,
+    PathSearchCV,
+    ResponseSurfaceSearchCV,
+    SharedKernels,
+)
 from kernelmosaic.solvers.program import Program
 
 CS = [0.03, 0.3, 3.0]
@@ -62,7 +67,7 @@ def grid_scores(estimator, name, values, X, y, cv=3, **fit):
     return np.array(folds)
 
 
-# Scores -----------------------------------------------------------------------------------------------------------
+# Scores -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("norm", [1, 2, 1.5, "uniform"])
@@ -87,15 +92,23 @@ def test_decision_values_are_those_of_plain_fits():
     X, y = two_classes()
     plain = MKLClassifier(KERNELS, tol=1e-7)
     search = GridSearchCV(plain, {"C": CS[::2]}, cv=3, scoring="roc_auc", refit=False).fit(X, y)
-    model = MKLClassifierCV(KERNELS, Cs=CS[::2], norms=[1], cv=3, scale=False, tol=1e-7, scoring="roc_auc").fit(X, y)
-    np.testing.assert_allclose(model.scores_.mean(axis=0), search.cv_results_["mean_test_score"], atol=2e-3)
+    model = MKLClassifierCV(
+        KERNELS, Cs=CS[::2], norms=[1], cv=3, scale=False, tol=1e-7, scoring="roc_auc"
+    ).fit(X, y)
+    np.testing.assert_allclose(
+        model.scores_.mean(axis=0), search.cv_results_["mean_test_score"], atol=2e-3
+    )
 
 
-@pytest.mark.parametrize("options", [{}, {"multi_class": "ovr-shared"}, {"multi_class": "joint"}, {"slack": 2}])
+@pytest.mark.parametrize(
+    "options", [{}, {"multi_class": "ovr-shared"}, {"multi_class": "joint"}, {"slack": 2}]
+)
 def test_several_classes(options):
     X, y = (every[::3] for every in load_iris(return_X_y=True))
     expected = grid_scores(MKLClassifier(KERNELS, tol=1e-5, **options), "C", CS[::2], X, y, cv=2)
-    model = MKLClassifierCV(KERNELS, Cs=CS[::2], norms=[1], cv=2, scale=False, tol=1e-5, **options).fit(X, y)
+    model = MKLClassifierCV(
+        KERNELS, Cs=CS[::2], norms=[1], cv=2, scale=False, tol=1e-5, **options
+    ).fit(X, y)
     # A sample on the very border may fall to either side.
     np.testing.assert_allclose(model.scores_, expected, atol=1.01 / 25)
     assert model.predict_proba(X).shape == (50, 3)
@@ -107,7 +120,9 @@ def test_regression(options):
     X, y = X[:50], y[:50]
     plain = make_pipeline(StandardScaler(), MKLRegressor(KERNELS, epsilon=5.0, tol=1e-6, **options))
     expected = grid_scores(plain, "mklregressor__C", [1.0, 100.0], X, y, cv=2)
-    model = MKLRegressorCV(KERNELS, Cs=[1, 100], norms=[1], epsilon=5.0, cv=2, tol=1e-6, **options).fit(X, y)
+    model = MKLRegressorCV(
+        KERNELS, Cs=[1, 100], norms=[1], epsilon=5.0, cv=2, tol=1e-6, **options
+    ).fit(X, y)
     np.testing.assert_allclose(model.scores_, expected, atol=1e-3)
 
 
@@ -116,7 +131,9 @@ def test_several_targets():
     X, Y = X[:60], np.column_stack([y, -y, X[:, 0]])[:60]
     plain = MKLRegressor(KERNELS, epsilon=0.1, tol=1e-6)
     expected = grid_scores(plain, "C", [1.0, 30.0], X, Y, cv=2)
-    model = MKLRegressorCV(KERNELS, Cs=[1, 30], norms=[1], epsilon=0.1, cv=2, tol=1e-6, scale=False).fit(X, Y)
+    model = MKLRegressorCV(
+        KERNELS, Cs=[1, 30], norms=[1], epsilon=0.1, cv=2, tol=1e-6, scale=False
+    ).fit(X, Y)
     np.testing.assert_allclose(model.scores_, expected, atol=2e-3)
     assert model.predict(X[:7]).shape == (7, 3)
 
@@ -125,13 +142,19 @@ def test_discriminant():
     X, y = (every[::2] for every in load_iris(return_X_y=True))
     alphas = [1e-3, 0.1, 10.0]
     expected = grid_scores(DiscriminantMKLClassifier(KERNELS, tol=1e-6), "alpha", alphas, X, y)
-    uniform = grid_scores(DiscriminantMKLClassifier(KERNELS, weights="uniform"), "alpha", alphas, X, y)
+    uniform = grid_scores(
+        DiscriminantMKLClassifier(KERNELS, weights="uniform"), "alpha", alphas, X, y
+    )
     plain = DiscriminantMKLClassifier(KERNELS, tol=1e-6)
-    model = PathSearchCV(plain, Cs=alphas, norms=(1, "uniform"), cv=3, scale=False, near=None).fit(X, y)
+    model = PathSearchCV(plain, Cs=alphas, norms=(1, "uniform"), cv=3, scale=False, near=None).fit(
+        X, y
+    )
     np.testing.assert_array_equal(model.scores_by_norm_[1], expected)
     np.testing.assert_array_equal(model.scores_by_norm_["uniform"], uniform)
     assert model.best_estimator_.alpha_ == model.best_estimator_.alpha == model.C_
-    with pytest.raises(ValueError, match=r"norms: DiscriminantMKLClassifier has the norms 1.*not 2"):
+    with pytest.raises(
+        ValueError, match=r"norms: DiscriminantMKLClassifier has the norms 1.*not 2"
+    ):
         PathSearchCV(plain, norms=(2,)).fit(X, y)
 
 
@@ -139,8 +162,12 @@ def test_several_labels():
     X, y = load_iris(return_X_y=True)
     Y = np.column_stack([y == 0, y >= 1, X[:, 0] > 6]).astype(int)
     folds = KFold(3, shuffle=True, random_state=0)
-    expected = grid_scores(DiscriminantMKLClassifier(KERNELS, tol=1e-6), "alpha", [0.01, 1.0], X, Y, cv=folds)
-    model = PathSearchCV(DiscriminantMKLClassifier(KERNELS, tol=1e-6), Cs=[0.01, 1], cv=folds, scale=False).fit(X, Y)
+    expected = grid_scores(
+        DiscriminantMKLClassifier(KERNELS, tol=1e-6), "alpha", [0.01, 1.0], X, Y, cv=folds
+    )
+    model = PathSearchCV(
+        DiscriminantMKLClassifier(KERNELS, tol=1e-6), Cs=[0.01, 1], cv=folds, scale=False
+    ).fit(X, Y)
     np.testing.assert_allclose(model.scores_, expected, atol=1.01 / 50)
     assert model.predict(X).shape == model.predict_proba(X).shape == (150, 3)
 
@@ -150,13 +177,17 @@ def test_localized():
     X, y = two_classes(100)
     kernels, options = [Linear(), Gaussian()], {"n_init": 1, "max_iter": 4}
     plain = LocalizedMKLClassifier(kernels, tol=1e-2, **options)
-    model = PathSearchCV(clone(plain).set_params(random_state=5), Cs=[1, 10], cv=2, scale=False).fit(X, y)
+    model = PathSearchCV(
+        clone(plain).set_params(random_state=5), Cs=[1, 10], cv=2, scale=False
+    ).fit(X, y)
     seed = np.random.RandomState(5).randint(np.iinfo(np.int32).max)
     expected = grid_scores(plain.set_params(random_state=int(seed)), "C", [1.0, 10.0], X, y, cv=2)
     np.testing.assert_array_equal(model.scores_, expected)
     assert not hasattr(model, "norm_")
     assert model.best_estimator_.gate(X).shape == (100, 2)
-    with pytest.raises(ValueError, match="norms: LocalizedMKLClassifier has the norms None alone, not 2"):
+    with pytest.raises(
+        ValueError, match="norms: LocalizedMKLClassifier has the norms None alone, not 2"
+    ):
         PathSearchCV(plain, norms=(None, 2)).fit(X, y)
 
 
@@ -180,7 +211,9 @@ def test_one_class():
     plain = MKLOneClass([Gaussian(), Gaussian(factor=2.0)], tol=1e-6)
     model = PathSearchCV(plain, Cs=[0.1, 0.5], cv=KFold(4), scoring=accepted, scale=False).fit(X)
     for f, (train, held) in enumerate(KFold(4).split(X)):
-        expected = [accepted(clone(plain).set_params(nu=nu).fit(X[train]), X[held]) for nu in model.Cs_]
+        expected = [
+            accepted(clone(plain).set_params(nu=nu).fit(X[train]), X[held]) for nu in model.Cs_
+        ]
         np.testing.assert_allclose(model.scores_[f], expected, atol=1.01 / 25)
     assert model.best_estimator_.nu == model.C_
     assert not hasattr(model, "predict_proba")
@@ -190,8 +223,11 @@ def test_one_class():
 def test_the_steps_of_a_pipeline_are_fitted_to_every_fold():
     X, y = two_classes()
     X = X * [1, 10, 1, 1, 100, 1] + 5
-    # The columns that are selected differ from fold to fold, and so do the means that they are scaled by.
-    plain = make_pipeline(SelectKBest(k=3), StandardScaler(), MKLClassifier([Linear(), Gaussian()], tol=1e-6))
+    # The columns that are selected differ from fold to fold, and so do the means that they are
+    # scaled by.
+    plain = make_pipeline(
+        SelectKBest(k=3), StandardScaler(), MKLClassifier([Linear(), Gaussian()], tol=1e-6)
+    )
     expected = grid_scores(plain, "mklclassifier__C", CS[::2], X, y)
     model = PathSearchCV(plain, Cs=CS[::2], cv=3, scale=False).fit(X, y)
     np.testing.assert_array_equal(model.scores_, expected)
@@ -207,19 +243,25 @@ def test_the_steps_of_a_pipeline_are_fitted_to_every_fold():
 @pytest.mark.parametrize("kind", [MKLClassifier, MKLRegressor])
 def test_pipelines_take_samples_as_lists(kind):
     X, y = two_classes(60)
-    search = PathSearchCV(make_pipeline(StandardScaler(), kind(KERNELS)), Cs=CS[::2], norms=(1, "uniform"), cv=3)
+    search = PathSearchCV(
+        make_pipeline(StandardScaler(), kind(KERNELS)), Cs=CS[::2], norms=(1, "uniform"), cv=3
+    )
     expected = clone(search).fit(X, y)
     model = search.fit(X.tolist(), y.tolist())
     np.testing.assert_array_equal(model.scores_, expected.scores_)
     np.testing.assert_array_equal(model.predict(X.tolist()), expected.predict(X))
     method = "predict_set" if kind is MKLClassifier else "predict_interval"
-    np.testing.assert_array_equal(getattr(model, method)(X[:5].tolist()), getattr(expected, method)(X[:5]))
+    np.testing.assert_array_equal(
+        getattr(model, method)(X[:5].tolist()), getattr(expected, method)(X[:5])
+    )
 
 
 def test_pipelines_take_lists_of_texts():
     texts = ["red round", "red small", "red", "blue large", "blue", "blue round"] * 5
     y = [text.split()[0] for text in texts]
-    model = PathSearchCV(make_pipeline(CountVectorizer(), MKLClassifier([Linear()])), Cs=2, cv=3).fit(texts, y)
+    model = PathSearchCV(
+        make_pipeline(CountVectorizer(), MKLClassifier([Linear()])), Cs=2, cv=3
+    ).fit(texts, y)
     assert model.best_score_ == 1.0
     assert model.predict(["small blue"]).tolist() == ["blue"]
 
@@ -243,10 +285,15 @@ def test_models_of_folds_keep_the_steps_that_they_were_fitted_with(near):
     y = X[:, :3].sum(axis=1) + 0.1 * rng.standard_normal(60)
     plain = make_pipeline(RandomProjection(6), MKLRegressor([Linear(), Gaussian()]))
     folds = list(KFold(3).split(X))
-    search = PathSearchCV(plain, Cs=np.logspace(-1, 2, 4), norms=(1, "uniform"), cv=folds, near=near).fit(X, y)
+    search = PathSearchCV(
+        plain, Cs=np.logspace(-1, 2, 4), norms=(1, "uniform"), cv=folds, near=near
+    ).fit(X, y)
     [at] = np.flatnonzero(search.Cs_ == search.C_)
     # The residuals that intervals are of are those that the search has scored.
-    scores = [model.score(X[held], y[held]) for model, (_, held) in zip(search._conformal.models, folds, strict=True)]
+    scores = [
+        model.score(X[held], y[held])
+        for model, (_, held) in zip(search._conformal.models, folds, strict=True)
+    ]
     np.testing.assert_allclose(scores, search.scores_[:, at], atol=1e-10)
 
 
@@ -256,8 +303,12 @@ def test_norms_are_compared_on_the_same_random_features():
     y = X[:, :3].sum(axis=1) + 0.1 * rng.standard_normal(60)
     plain = make_pipeline(RandomProjection(3), MKLRegressor([Linear()]))
     # One kernel has nothing to weigh, and two copies of it are worth as much as one.
-    twice = clone(plain).set_params(mklregressor__kernels=[Linear(), Linear()], mklregressor__tol=1e-8)
-    search = PathSearchCV(twice, Cs=np.logspace(-1, 2, 4), norms=(1, "uniform"), cv=3, near=1).fit(X, y)
+    twice = clone(plain).set_params(
+        mklregressor__kernels=[Linear(), Linear()], mklregressor__tol=1e-8
+    )
+    search = PathSearchCV(twice, Cs=np.logspace(-1, 2, 4), norms=(1, "uniform"), cv=3, near=1).fit(
+        X, y
+    )
     learned, equal = search.scores_by_norm_[1], search.scores_by_norm_["uniform"]
     tried = np.isfinite(learned)
     assert tried.any()
@@ -273,11 +324,13 @@ def test_a_search_is_that_of_the_estimator_that_chooses_by_itself():
     np.testing.assert_array_equal(search.predict_proba(X), tuned.predict_proba(X))
     with pytest.raises(TypeError, match="estimator=PosteriorMKLClassifier"):
         PathSearchCV(PosteriorMKLClassifier()).fit(X, y)
-    with pytest.raises(TypeError, match=r"sample_weight: DiscriminantMKLClassifier\.fit takes none"):
+    with pytest.raises(
+        TypeError, match=r"sample_weight: DiscriminantMKLClassifier\.fit takes none"
+    ):
         PathSearchCV(DiscriminantMKLClassifier()).fit(X, y, sample_weight=np.ones(100))
 
 
-# The choice ---------------------------------------------------------------------------------------------------------
+# The choice ---------------------------------------------------------------------------------------
 
 
 def test_norms_are_tried_and_the_best_is_kept():
@@ -295,7 +348,10 @@ def test_equal_scores_choose_the_smoothest():
     X = np.array([[-1.0], [1.0]] * 15) + np.linspace(0, 0.1, 30)[:, np.newaxis]
     y = np.tile([0, 1], 15)
     assert MKLClassifierCV([Linear()], Cs=[1, 10, 100], cv=3).fit(X, y).C_ == 1.0
-    assert PathSearchCV(DiscriminantMKLClassifier([Linear()]), Cs=[0.01, 0.1, 1], cv=3).fit(X, y).C_ == 1.0
+    assert (
+        PathSearchCV(DiscriminantMKLClassifier([Linear()]), Cs=[0.01, 0.1, 1], cv=3).fit(X, y).C_
+        == 1.0
+    )
 
 
 def test_every_fit_is_certified():
@@ -312,8 +368,12 @@ def test_every_fit_is_certified():
 
 def test_loose_fits_are_spoken_of_once():
     X, y = two_classes()
-    model = MKLClassifierCV(KERNELS, Cs=[1, 1000], norms=[2], cv=3, tol=1e-9, max_iter=1, refit=False)
-    with pytest.warns(sklearn.exceptions.ConvergenceWarning, match=r"of 6 fits stopped above tol=1e-09") as seen:
+    model = MKLClassifierCV(
+        KERNELS, Cs=[1, 1000], norms=[2], cv=3, tol=1e-9, max_iter=1, refit=False
+    )
+    with pytest.warns(
+        sklearn.exceptions.ConvergenceWarning, match=r"of 6 fits stopped above tol=1e-09"
+    ) as seen:
         model.fit(X, y)
     assert len(seen) == 1
     assert f"{model.n_unconverged_} of 6 fits" in str(seen[0].message)
@@ -333,20 +393,26 @@ def test_a_search_over_linear_kernels_of_correlated_columns_reaches_tol():
     assert model.duality_gaps_.max() <= model.tol
 
 
-# What scikit-learn's users expect -----------------------------------------------------------------------------------
+# What scikit-learn's users expect -----------------------------------------------------------------
 
 
 def test_splitters_and_groups():
     X, y = two_classes()
     groups = np.arange(90) % 7
-    expected = grid_scores(MKLClassifier(KERNELS), "C", CS[::2], X, y, cv=GroupKFold(4), groups=groups)
+    expected = grid_scores(
+        MKLClassifier(KERNELS), "C", CS[::2], X, y, cv=GroupKFold(4), groups=groups
+    )
     model = MKLClassifierCV(KERNELS, Cs=CS[::2], norms=[1], cv=GroupKFold(4), scale=False)
     np.testing.assert_allclose(model.fit(X, y, groups=groups).scores_, expected, atol=1.01 / 22)
-    assert MKLClassifierCV(KERNELS, Cs=[1], norms=[1], cv=ShuffleSplit(6, random_state=0)).fit(X, y).scores_.shape == (
+    assert MKLClassifierCV(KERNELS, Cs=[1], norms=[1], cv=ShuffleSplit(6, random_state=0)).fit(
+        X, y
+    ).scores_.shape == (
         6,
         1,
     )
-    assert MKLClassifierCV(KERNELS, Cs=[1], norms=[1], cv=list(KFold(3).split(X))).fit(X, y).scores_.shape == (3, 1)
+    assert MKLClassifierCV(KERNELS, Cs=[1], norms=[1], cv=list(KFold(3).split(X))).fit(
+        X, y
+    ).scores_.shape == (3, 1)
     with pytest.raises(TypeError, match="'colour'"):
         MKLClassifierCV(KERNELS).fit(X, y, colour="red")
 
@@ -372,9 +438,12 @@ def searched_by_row_numbers(kind):
     return X, y, folds, PathSearchCV(kind(KERNELS), Cs=[0.3, 3.0], cv=folds).fit(X, y)
 
 
-#: Searches of every kind read folds in one place, and each has intervals or sets of its own from them.
+#: Searches of every kind read folds in one place, and each has intervals or sets of its own from
+#: them.
 FOLDS_OF_KINDS = [(form, kind) for form in FORMS_OF_FOLDS for kind in (MKLClassifier, MKLRegressor)]
-READ_OFTEN = [(form, kind) for form, kind in FOLDS_OF_KINDS if kind is MKLClassifier or form == "masks"]
+READ_OFTEN = [
+    (form, kind) for form, kind in FOLDS_OF_KINDS if kind is MKLClassifier or form == "masks"
+]
 
 
 @pytest.mark.parametrize(("form", "kind"), thinned(FOLDS_OF_KINDS, READ_OFTEN))
@@ -393,7 +462,10 @@ def test_folds_are_row_numbers_or_masks_in_any_sequence(form, kind):
 @pytest.mark.parametrize(
     ("cv", "message"),
     [
-        ([(np.ones(59, dtype=bool), np.arange(5))], "training samples of fold 1 do not fit 60 samples"),
+        (
+            [(np.ones(59, dtype=bool), np.arange(5))],
+            "training samples of fold 1 do not fit 60 samples",
+        ),
         ([(np.arange(50), [60])], "held-out samples of fold 1 do not fit 60 samples"),
         ([(np.arange(50), np.zeros(60, dtype=bool))], "held-out samples of fold 1 are none"),
         ([(np.arange(50), np.linspace(50, 59, 10))], "held-out samples of fold 1 are array"),
@@ -436,7 +508,9 @@ def test_a_function_of_several_scores_is_refused_by_name():
     def two_scores(model, X, y):
         return {"accuracy": model.score(X, y), "error": 1 - model.score(X, y)}
 
-    with pytest.raises(ValueError, match=r"two_scores.* returned \{.*give a function that returns one number"):
+    with pytest.raises(
+        ValueError, match=r"two_scores.* returned \{.*give a function that returns one number"
+    ):
         MKLClassifierCV(KERNELS, Cs=2, cv=2, scoring=two_scores).fit(X, y)
 
     def zero_dimensional(model, X, y):
@@ -449,7 +523,9 @@ def test_a_function_of_several_scores_is_refused_by_name():
 @pytest.mark.parametrize("kind", ["tuned", "searched", "pipeline"])
 def test_splitters_and_scorers_find_columns_of_tables_by_name(kind):
     X, y = two_classes(60)
-    table = pd.DataFrame(X, columns=list("abcdef")).assign(left=np.arange(60) % 6, right=np.arange(60) // 6)
+    table = pd.DataFrame(X, columns=list("abcdef")).assign(
+        left=np.arange(60) % 6, right=np.arange(60) // 6
+    )
     names = []
 
     def score(model, X, y):
@@ -457,13 +533,18 @@ def test_splitters_and_scorers_find_columns_of_tables_by_name(kind):
         return model.score(X, y)
 
     kernels = [("line", Linear(), list("abc")), ("bell", Gaussian(), list("def"))]
-    options = {"Cs": [1.0], "cv": PairSplit(2, new="left", left="left", right="right", random_state=0)}
+    options = {
+        "Cs": [1.0],
+        "cv": PairSplit(2, new="left", left="left", right="right", random_state=0),
+    }
     if kind == "tuned":
         search = MKLClassifierCV(kernels, scoring=score, norms=[1], **options)
     else:
         steps = [StandardScaler().set_output(transform="pandas")] if kind == "pipeline" else []
         model = MKLClassifier(kernels)
-        search = PathSearchCV(make_pipeline(*steps, model) if steps else model, scoring=score, **options)
+        search = PathSearchCV(
+            make_pipeline(*steps, model) if steps else model, scoring=score, **options
+        )
     search.fit(table, y)
     assert names == [list(table.columns)] * 2
     expected = [held for _, held in options["cv"].split(table)]
@@ -475,15 +556,21 @@ def test_metadata_routing():
     X, y = two_classes()
     groups, weight = np.arange(90) % 5, np.linspace(0.5, 1.5, 90)
     with sklearn.config_context(enable_metadata_routing=True):
-        scorer = make_scorer(roc_auc_score, response_method="decision_function").set_score_request(sample_weight=True)
+        scorer = make_scorer(roc_auc_score, response_method="decision_function").set_score_request(
+            sample_weight=True
+        )
         splitter = GroupKFold(3).set_split_request(groups=True)
         model = MKLClassifierCV(KERNELS, Cs=CS, cv=splitter, scoring=scorer, norms=[1])
         model.set_fit_request(sample_weight=True)
         model.fit(X, y, sample_weight=weight, groups=groups)
     train, held = next(GroupKFold(3).split(X, y, groups))
     standard = StandardScaler().fit(X[train], sample_weight=weight[train])
-    one = MKLClassifier(KERNELS, C=CS[1], tol=1e-7).fit(standard.transform(X[train]), y[train], weight[train])
-    score = roc_auc_score(y[held], one.decision_function(standard.transform(X[held])), sample_weight=weight[held])
+    one = MKLClassifier(KERNELS, C=CS[1], tol=1e-7).fit(
+        standard.transform(X[train]), y[train], weight[train]
+    )
+    score = roc_auc_score(
+        y[held], one.decision_function(standard.transform(X[held])), sample_weight=weight[held]
+    )
     assert model.scores_[0, 1] == pytest.approx(score, abs=5e-3)
 
 
@@ -514,7 +601,8 @@ def test_threads_change_nothing(monkeypatch):
         model = clone(search).fit(X, y)
     np.testing.assert_allclose(model.weights_paths_, other.weights_paths_, atol=1e-6)
     np.testing.assert_array_equal(model.scores_, other.scores_)
-    # The first fold shows the others the way; these have threads of their own, and what each of them starts has one.
+    # The first fold shows the others the way; these have threads of their own, and what each of
+    # them starts has one.
     assert followed[0] == (threading.get_ident(), True, threads)
     assert [one[1:] for one in followed[1:]] == [(True, 1)] * 2
     assert threading.get_ident() not in {one[0] for one in followed[1:]}
@@ -551,7 +639,9 @@ def test_an_error_in_a_search_leaves_threads_and_filters_as_they_were(monkeypatc
         _path.search_paths(model, _path.read_samples(model, X, y), folds, CS[:2], [1], options)
     assert kept.traceback
     assert list(warnings.filters) == filters
-    assert {one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"} == {allowed_threads()}
+    assert {one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"} == {
+        allowed_threads()
+    }
 
 
 def test_without_a_refit_there_are_scores_alone():
@@ -564,11 +654,17 @@ def test_without_a_refit_there_are_scores_alone():
 
 def test_scorers_see_calibrated_probabilities_of_the_other_folds():
     X, y = two_classes()
-    model = MKLClassifierCV(KERNELS, Cs=[1.0], norms=[1], cv=3, scoring="neg_log_loss", scale=False, tol=1e-6)
+    model = MKLClassifierCV(
+        KERNELS, Cs=[1.0], norms=[1], cv=3, scoring="neg_log_loss", scale=False, tol=1e-6
+    )
     model.fit(X, y)
     folds = list(StratifiedKFold(3).split(X, y))
-    outside = [MKLClassifier(KERNELS, tol=1e-6).fit(X[t], y[t]).decision_function(X[h]) for t, h in folds]
-    rest = Calibration.fit(np.r_[outside[1], outside[2]], np.r_[y[folds[1][1]], y[folds[2][1]]], 2, None, "sigmoid")
+    outside = [
+        MKLClassifier(KERNELS, tol=1e-6).fit(X[t], y[t]).decision_function(X[h]) for t, h in folds
+    ]
+    rest = Calibration.fit(
+        np.r_[outside[1], outside[2]], np.r_[y[folds[1][1]], y[folds[2][1]]], 2, None, "sigmoid"
+    )
     loss = log_loss(y[folds[0][1]], rest.probabilities(outside[0]))
     assert model.scores_[0, 0] == pytest.approx(-loss, abs=1e-3)
 
@@ -581,7 +677,7 @@ def test_a_fold_without_a_class():
     assert model.score(X[rows], y[rows]) > 0.9
 
 
-# Samples ------------------------------------------------------------------------------------------------------------
+# Samples ------------------------------------------------------------------------------------------
 
 
 def test_a_fold_without_a_score_is_named():
@@ -593,7 +689,9 @@ def test_a_fold_without_a_score_is_named():
     X = np.random.RandomState(0).standard_normal((60, 2)) + y[:, np.newaxis]
     folds = [(np.r_[0:5, 20:60], np.r_[5, 6:20]), (np.r_[0:30], np.r_[30:60])]
     search = MKLClassifierCV([Linear()], Cs=2, cv=folds, scoring=nothing_of_one_class)
-    with pytest.raises(ValueError, match=r"is undefined in fold 2 \(of 2\), whose held-out .* use fewer folds"):
+    with pytest.raises(
+        ValueError, match=r"is undefined in fold 2 \(of 2\), whose held-out .* use fewer folds"
+    ):
         search.fit(X, y)
 
 
@@ -603,7 +701,9 @@ def test_a_fold_without_a_score_is_named():
 def test_folds_of_a_single_sample_have_no_r_squared(n, norms):
     X = np.random.RandomState(0).standard_normal((n, 2))
     search = MKLRegressorCV(Cs=4, norms=norms)
-    with pytest.raises(ValueError, match=r"scoring=None is undefined in fold .*5 \(of 5\).* use fewer folds"):
+    with pytest.raises(
+        ValueError, match=r"scoring=None is undefined in fold .*5 \(of 5\).* use fewer folds"
+    ):
         search.fit(X, X[:, 0])
     assert search.set_params(cv=2).fit(X, X[:, 0]).predict(X).shape == (n,)
 
@@ -627,7 +727,9 @@ def test_what_is_no_number_is_left_alone():
     text = ["".join(rng.choice(list("AACG" if c else "ACGG"), 12)) for c in y]
     measured = y + rng.randn(80)
     K = np.outer(measured, measured) + 1.0
-    table = pd.DataFrame({"text": text, "measured": 1e4 * measured + 7, "row": np.arange(80), "ignored": ["?"] * 80})
+    table = pd.DataFrame(
+        {"text": text, "measured": 1e4 * measured + 7, "row": np.arange(80), "ignored": ["?"] * 80}
+    )
     kernels = [
         ("words", Spectrum(2), ["text"]),
         ("number", Gaussian(), ["measured"]),
@@ -649,7 +751,9 @@ def test_low_rank():
 def test_model_files(tmp_path):
     X, y = (every[::3] for every in load_iris(return_X_y=True))
     for method in ("sigmoid", "isotonic"):
-        model = MKLClassifierCV(KERNELS, Cs=[1], norms=["uniform"], cv=2, calibration=method).fit(X, y)
+        model = MKLClassifierCV(KERNELS, Cs=[1], norms=["uniform"], cv=2, calibration=method).fit(
+            X, y
+        )
         save(model, tmp_path / "model.kmz")
         again = load(tmp_path / "model.kmz")
         np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
@@ -684,7 +788,7 @@ def test_wrong_epsilon_and_samples(tmp_path):
         MKLClassifierCV(approximation="nystroem").fit(str(tmp_path / "X.parquet"), y)
 
 
-# Sharing ------------------------------------------------------------------------------------------------------------
+# Sharing ------------------------------------------------------------------------------------------
 
 
 class Counting(Linear):
@@ -712,11 +816,15 @@ def test_shared_kernels_are_computed_once():
     with SharedKernels():
         shared = GridSearchCV(model, {"C": CS}, cv=3, scoring="roc_auc", refit=False).fit(X, y)
     together, Counting.entries = Counting.entries, 0
-    MKLClassifierCV([Counting(), Gaussian()], Cs=CS, cv=3, norms=[1], scoring="roc_auc", refit=False).fit(X, y)
+    MKLClassifierCV(
+        [Counting(), Gaussian()], Cs=CS, cv=3, norms=[1], scoring="roc_auc", refit=False
+    ).fit(X, y)
     assert together < 0.7 * alone
     # Per fold the training samples once, and those held out once.
     assert Counting.entries < 0.4 * alone
-    np.testing.assert_allclose(shared.cv_results_["mean_test_score"], plain.cv_results_["mean_test_score"], atol=2e-3)
+    np.testing.assert_allclose(
+        shared.cv_results_["mean_test_score"], plain.cv_results_["mean_test_score"], atol=2e-3
+    )
 
 
 def test_sharing_tells_samples_and_kernels_apart():
@@ -734,11 +842,14 @@ def test_sharing_tells_samples_and_kernels_apart():
     with SharedKernels():
         for _ in range(2):
             for (model, Z, weight), values in zip(fits, expected, strict=True):
-                np.testing.assert_allclose(clone(model).fit(Z, y, weight).decision_function(Z), values, atol=1e-3)
+                np.testing.assert_allclose(
+                    clone(model).fit(Z, y, weight).decision_function(Z), values, atol=1e-3
+                )
 
 
 def test_a_shared_kernel_is_that_of_its_own_penalties():
-    """The uniform weights of the first fit are no weights of the second, whose penalties scale the kernels."""
+    """The uniform weights of the first fit are no weights of the second, whose penalties scale the
+    kernels."""
     X, y = make_classification(80, 4, random_state=0)
     second = MKLClassifier(KERNELS, penalties=[1.0, 3.0, 10.0])
     alone = clone(second).fit(X, y)
@@ -780,7 +891,11 @@ def test_coefficients_at_a_bound_move_with_it():
 def test_verbose_says_what_was_chosen(capsys):
     X, y = two_classes()
     model = MKLClassifierCV(KERNELS, Cs=CS[:2], cv=3, norms=[1, 2], verbose=True).fit(X, y)
-    [said] = [line for line in capsys.readouterr().out.splitlines() if line.startswith("MKLClassifierCV: ")]
+    [said] = [
+        line
+        for line in capsys.readouterr().out.splitlines()
+        if line.startswith("MKLClassifierCV: ")
+    ]
     assert f"norm {model.norm_}" in said
 
 

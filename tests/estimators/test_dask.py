@@ -1,4 +1,5 @@
-"""The low-rank fit on Dask collections: equal to the one in this process, whatever happens to the workers."""
+"""The low-rank fit on Dask collections: equal to the one in this process, whatever happens to the
+workers."""
 
 from __future__ import annotations
 
@@ -50,19 +51,26 @@ def test_learned_weights_are_those_of_rows_at_home(in_this_process):
     # Every step of the weights is many trips, which workers of their own would make no others.
     spread = da.from_array(X, chunks=(60, 2))
     model = MKLClassifier(KERNELS, **SPREAD)
-    home, away = clone(model).fit(X, F > 0), clone(model).fit(spread, da.from_array(F > 0, chunks=60))
+    home, away = (
+        clone(model).fit(X, F > 0),
+        clone(model).fit(spread, da.from_array(F > 0, chunks=60)),
+    )
     assert away.duality_gap_ <= 1e-5
     assert away.objective_ == pytest.approx(home.objective_, rel=3e-5)
     np.testing.assert_allclose(away.weights_, home.weights_, atol=5e-3)
     np.testing.assert_allclose(away.decision_function(spread), home.decision_function(X), atol=5e-3)
-    np.testing.assert_allclose(away.contributions(X).sum(axis=1) + away.intercept_, away.decision_function(X))
+    np.testing.assert_allclose(
+        away.contributions(X).sum(axis=1) + away.intercept_, away.decision_function(X)
+    )
 
 
 def test_a_data_frame_names_its_columns(in_this_process):
     pd = pytest.importorskip("pandas")
     dd = pytest.importorskip("dask.dataframe")
     frame = pd.DataFrame(X, columns=list("abcd"))
-    model = MKLClassifier([("bell", Gaussian(1.0), ["a", "b"]), Linear()], weights="uniform", **SPREAD)
+    model = MKLClassifier(
+        [("bell", Gaussian(1.0), ["a", "b"]), Linear()], weights="uniform", **SPREAD
+    )
     away = clone(model).fit(dd.from_pandas(frame, npartitions=3), F > 0)
     assert list(away.feature_names_in_) == list("abcd")
     assert away.objective_ == pytest.approx(clone(model).fit(frame, F > 0).objective_, rel=3e-5)
@@ -91,7 +99,8 @@ def test_a_newton_step_is_one_trip(in_this_process, monkeypatch, slack):
     model = MKLClassifier(KERNELS, weights="uniform", slack=slack, **SPREAD | {"tol": 1e-3})
     model.fit(da.from_array(X, chunks=(60, 4)), F > 0)
     assert len(passes) >= 2
-    # One each, but for the first look, shorter steps and narrower problems, each of which costs another.
+    # One each, but for the first look, shorter steps and narrower problems, each of which costs
+    # another.
     assert "normal_matrix" not in steps
     assert len(passes) <= 2 * steps.count("_step") + 1
     assert len(trips) <= len(passes) + 12
@@ -110,7 +119,8 @@ def kill_one(client):
 
 
 def _die_first():
-    # Its next task kills the process of the worker, which belongs to the cluster these tests have started.
+    # Its next task kills the process of the worker, which belongs to the cluster these tests have
+    # started.
     from kernelmosaic.gram import _dask_features
 
     def die(*_):
@@ -124,7 +134,8 @@ def slow_one(client):
 
 
 def _sleep_first():
-    # A worker keeps the functions of its tasks: what these look up when they run can still be replaced.
+    # A worker keeps the functions of its tasks: what these look up when they run can still be
+    # replaced.
     from kernelmosaic.gram import _dask_features
 
     def slow(*args, kind=_dask_features.StackFactors):
@@ -171,7 +182,9 @@ def test_whatever_happens_to_a_worker_costs_time_alone(client, monkeypatch, misf
         away = clone(model).fit(spread, da.from_array(F > 0, chunks=35))
     assert len(trips) > 3
     deaths = [trip for trip, died in enumerate(trips) if died]
-    if misfortune is kill_one:  # within a trip: alive when its tasks were sent, dead when all had their answers
+    if (
+        misfortune is kill_one
+    ):  # within a trip: alive when its tasks were sent, dead when all had their answers
         assert len(deaths) == sum(trips) == 1
         assert 2 <= deaths[0] < len(trips) - 1
     else:
@@ -194,16 +207,27 @@ def lose_workers(block):
 def test_a_cluster_without_workers_ends_the_fit(when):
     dask = pytest.importorskip("dask")
     cluster = distributed.LocalCluster(
-        n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None, worker_dashboard_address=None
+        n_workers=1,
+        threads_per_worker=1,
+        processes=False,
+        dashboard_address=None,
+        worker_dashboard_address=None,
     )
     CLUSTERS.append(cluster)
     y = da.from_array(F > 0, chunks=60).map_blocks(lose_workers, meta=np.empty(0, dtype=bool))
-    with cluster, distributed.Client(cluster) as own, dask.config.set({"kernelmosaic.worker-timeout": "1s"}):
+    with (
+        cluster,
+        distributed.Client(cluster) as own,
+        dask.config.set({"kernelmosaic.worker-timeout": "1s"}),
+    ):
         if when == "before the fit":
             cluster.scale(0)
             while own.nthreads():
                 time.sleep(0.01)
         model = MKLClassifier(KERNELS, weights="uniform", **SPREAD)
-        message = r"the Dask cluster has had no worker for 1 s: start workers .*kernelmosaic\.worker-timeout"
+        message = (
+            r"the Dask cluster has had no worker for 1 s: start workers"
+            r" .*kernelmosaic\.worker-timeout"
+        )
         with pytest.raises(TimeoutError, match=message):
             model.fit(da.from_array(X, chunks=(60, 4)), y)

@@ -1,4 +1,5 @@
-"""Estimators with their matrices on a torch device, here the host's, against the same fitted with NumPy."""
+"""Estimators with their matrices on a torch device, here the host's, against the same fitted with
+NumPy."""
 
 from __future__ import annotations
 
@@ -77,7 +78,9 @@ def test_the_device_changes_nothing(name):
     assert there.objective_ == pytest.approx(here.objective_, rel=3 * estimator.tol, abs=1e-9)
     size = np.abs(outputs(here)).max()
     # An error δ in the value is one of √δ in the function.
-    np.testing.assert_allclose(outputs(there), outputs(here), atol=3 * np.sqrt(estimator.tol) * size)
+    np.testing.assert_allclose(
+        outputs(there), outputs(here), atol=3 * np.sqrt(estimator.tol) * size
+    )
     assert isinstance(there.dual_coef_, np.ndarray)
 
 
@@ -102,7 +105,9 @@ def test_gates_take_the_same_steps(name):
 @pytest.mark.parametrize("stored", [True, False])
 def test_single_precision_keeps_the_certificate(stored):
     n = len(X)
-    model = MKLClassifier(KERNELS, tol=1e-5, device="cpu", memory_budget=None if stored else 2.5 * 4 * n * n)
+    model = MKLClassifier(
+        KERNELS, tol=1e-5, device="cpu", memory_budget=None if stored else 2.5 * 4 * n * n
+    )
     model._stack_dtype = np.float32
     here = MKLClassifier(KERNELS, tol=1e-5).fit(X, Y)
     model.fit(X, Y)
@@ -132,7 +137,9 @@ def test_tensors_for_arrays():
     # In the host's memory a tensor is as good as an array: no device is asked for.
     assert model.function_.expansion.device is None
     reference = MKLClassifier(KERNELS, tol=1e-6).fit(X, Y)
-    np.testing.assert_allclose(model.decision_function(torch.as_tensor(X)), reference.decision_function(X), rtol=1e-12)
+    np.testing.assert_allclose(
+        model.decision_function(torch.as_tensor(X)), reference.decision_function(X), rtol=1e-12
+    )
 
 
 class OnDevice:
@@ -163,15 +170,21 @@ def test_a_tensor_says_where_to_compute():
 # ---- refusals
 
 
-@pytest.mark.parametrize("estimator", [MKLClassifier(), LocalizedMKLClassifier(), DiscriminantMKLClassifier()])
+@pytest.mark.parametrize(
+    "estimator", [MKLClassifier(), LocalizedMKLClassifier(), DiscriminantMKLClassifier()]
+)
 def test_devices_that_are_none(estimator):
-    with pytest.raises(ValueError, match=r"device='graphics': give None, 'cuda', 'cuda:1' or 'cpu'"):
+    with pytest.raises(
+        ValueError, match=r"device='graphics': give None, 'cuda', 'cuda:1' or 'cpu'"
+    ):
         on(estimator, "graphics").fit(X, Y)
 
 
 def test_projections_stay_on_the_host():
     model = LocalizedMKLClassifier([Projected(Gaussian(1.0), 1)], device="cpu")
-    with pytest.raises(ValueError, match=r"device='cpu': projected kernels are learned on the host"):
+    with pytest.raises(
+        ValueError, match=r"device='cpu': projected kernels are learned on the host"
+    ):
         model.fit(X, Y)
 
 

@@ -35,7 +35,15 @@ MODELS = [
     LocalizedMKLRegressor,
     LocalizedMKLOneClass,
 ]
-METHODS = ("predict", "decision_function", "contributions", "kernel_matrix", "score_samples", "gate", "transform")
+METHODS = (
+    "predict",
+    "decision_function",
+    "contributions",
+    "kernel_matrix",
+    "score_samples",
+    "gate",
+    "transform",
+)
 
 
 def fitted(kind, **parameters):
@@ -52,7 +60,8 @@ def answers(model, X, y):
     return {**found, "score": np.array(model.score(X, y))} if hasattr(model, "score") else found
 
 
-#: Features are read by the same lines for all machines, and by others for discriminants and under gates.
+#: Features are read by the same lines for all machines, and by others for discriminants and under
+#: gates.
 IN_FEATURES = (MKLClassifier, DiscriminantMKLClassifier, LocalizedMKLClassifier)
 FITS = [(kind, approximation) for kind in MODELS for approximation in (None, "nystroem")]
 
@@ -67,7 +76,9 @@ def test_answers_stay_when_parameters_change(kind, approximation):
     before = answers(model, X, y)
     assert "predict" in before
     for kernels in ([], [Spectrum(2)], "nonsense"):
-        model.set_params(kernels=kernels, approximation="fourier" if approximation is None else None)
+        model.set_params(
+            kernels=kernels, approximation="fourier" if approximation is None else None
+        )
         after = answers(model, X, y)
         assert after.keys() == before.keys()
         for name in before:

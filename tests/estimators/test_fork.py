@@ -53,6 +53,10 @@ for approximation in (None, "nystroem"):
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_fork_while_another_thread_fits_does_not_hang():
     ran = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", _PROGRAM], timeout=100, check=False, capture_output=True, text=True
+        [sys.executable, "-W", "ignore", "-c", _PROGRAM],
+        timeout=100,
+        check=False,
+        capture_output=True,
+        text=True,
     )
     assert ran.returncode == 0, ran.stderr

@@ -1,4 +1,5 @@
-"""Data frames in every estimator: columns by name, names kept, frames out; the reference is the plain array."""
+"""Data frames in every estimator: columns by name, names kept, frames out; the reference is the
+plain array."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ X = RNG.normal(size=(48, 5))
 Y = (X[:, 0] + X[:, 3] ** 2 + 0.3 * RNG.normal(size=48) > 1).astype(int)
 TIMES = np.column_stack([Y, np.exp(X[:, 0])])
 NAMES = ["fac__0", "fac__1", "fou__0", "fou__1", "fou__2"]
-#: The gates' problem is not convex: after many steps rounding decides where they go, after one it does not.
+#: The gates' problem is not convex: after many steps rounding decides where they go, after one it
+#: does not.
 FAST = {"n_init": 1, "max_iter": 1, "tol": 1e-8}
 TIGHT = {"tol": 1e-6}
 #: One C by two folds, and columns as they are: sparse ones could not be centred.
@@ -47,13 +49,15 @@ ESTIMATORS = {
     )
     for name in sorted(kernelmosaic.estimators.__all__)
 }
-#: Those that read samples by lines of their own, and those whose frames `tests/contracts/test_columns.py` leaves out;
-#: there are frames for every other estimator, and sparse samples in scikit-learn's checks.
+#: Those that read samples by lines of their own, and those whose frames
+#: `tests/contracts/test_columns.py` leaves out; there are frames for every other estimator, and
+#: sparse samples in scikit-learn's checks.
 OF_OWN_LINES = [
     name
     for name in ESTIMATORS
     if "Localized" in name
-    or name in ("MKLClassifier", "MKLClassifierCV", "MKLRidgeCV", "MKLKernelPCA", "PosteriorMKLClassifier")
+    or name
+    in ("MKLClassifier", "MKLClassifierCV", "MKLRidgeCV", "MKLKernelPCA", "PosteriorMKLClassifier")
 ]
 FRAMES = {
     "pandas": lambda X: pd.DataFrame(X, columns=NAMES),
@@ -76,12 +80,17 @@ WAYS = {
 
 
 def outputs(model, X):
-    asked = ("predict" if hasattr(model, "predict") else "transform", "contributions", "kernel_matrix")
+    asked = (
+        "predict" if hasattr(model, "predict") else "transform",
+        "contributions",
+        "kernel_matrix",
+    )
     return [getattr(model, name)(X) for name in asked]
 
 
 def mean_kernel(model, X):
-    """The kernel over all classes: of two classes with weights of their own only the sum is determined."""
+    """The kernel over all classes: of two classes with weights of their own only the sum is
+    determined."""
     K = model.kernel_matrix(X)
     return K if K.ndim == 2 else K.mean(axis=0)
 
@@ -110,8 +119,8 @@ def test_a_frame_with_names_equals_an_array_with_numbers(name):
     assert model.kernel_names_ == ["fac", "fou"]
     for ours, theirs in zip(outputs(model, frame), outputs(plain, X), strict=True):
         np.testing.assert_array_equal(ours, theirs)
-    # In single precision an array is as good as its frame, and nearly as good as one in double; for the first, one of
-    # each way to read samples.
+    # In single precision an array is as good as its frame, and nearly as good as one in double; for
+    # the first, one of each way to read samples.
     single = X.astype(np.float32)
     frame = FRAMES["polars"](single)
     model = fitted(name, both_views(*WAYS["lists"]), frame)
@@ -143,14 +152,18 @@ def test_a_column_of_one_name_and_a_selector_that_finds_nothing():
         expected = MKLClassifier([("one", Linear(), [3])]).fit(X, Y)
         np.testing.assert_array_equal(one.decision_function(make(X)), expected.decision_function(X))
         with pytest.raises(ValueError, match=r"kernel 'none'.*select none"):
-            MKLClassifier([("none", Linear(), make_column_selector(pattern="^zzz"))]).fit(make(X), Y)
+            MKLClassifier([("none", Linear(), make_column_selector(pattern="^zzz"))]).fit(
+                make(X), Y
+            )
         with pytest.raises(ValueError, match=r"kernel 'some'.*fac__9"):
             MKLClassifier([("some", Linear(), ["fac__9"])]).fit(make(X), Y)
     with pytest.raises(ValueError, match=r"kernel 'x'.*pandas"):
         MKLClassifier([("x", Linear(), make_column_selector(pattern="^fac"))]).fit(X, Y)
     # Types of columns are pandas' own; scikit-learn's selector says so, and the kernel is named.
     with pytest.raises(ValueError, match=r"kernel 'x'.*pandas"):
-        MKLClassifier([("x", Linear(), make_column_selector(dtype_include=float))]).fit(FRAMES["polars"](X), Y)
+        MKLClassifier([("x", Linear(), make_column_selector(dtype_include=float))]).fit(
+            FRAMES["polars"](X), Y
+        )
 
 
 @pytest.mark.parametrize("library", FRAMES)
@@ -168,15 +181,22 @@ def test_the_transformer_gives_frames_back(library):
         np.testing.assert_array_equal(out.to_numpy(), plain)
     if library == "pandas":
         reordered = frame.set_axis(range(100, 148), axis=0)
-        assert model.set_output(transform="pandas").transform(reordered).index.tolist() == list(range(100, 148))
+        assert model.set_output(transform="pandas").transform(reordered).index.tolist() == list(
+            range(100, 148)
+        )
 
 
 @pytest.mark.parametrize("wanted", ["pandas", "polars"])
 def test_the_transformer_in_a_pipeline_hands_frames_on(wanted):
     frame, labels = FRAMES["pandas"](X), np.digitize(X[:, 0], [-0.5, 0.5])
-    pipeline = make_pipeline(DiscriminantMKLClassifier(), KNeighborsClassifier(3)).set_output(transform=wanted)
+    pipeline = make_pipeline(DiscriminantMKLClassifier(), KNeighborsClassifier(3)).set_output(
+        transform=wanted
+    )
     pipeline.fit(frame, labels)
-    assert pipeline[-1].feature_names_in_.tolist() == ["discriminantmklclassifier0", "discriminantmklclassifier1"]
+    assert pipeline[-1].feature_names_in_.tolist() == [
+        "discriminantmklclassifier0",
+        "discriminantmklclassifier1",
+    ]
     assert pipeline.score(frame, labels) > 0.7
 
 
@@ -184,7 +204,11 @@ def test_the_transformer_in_a_pipeline_hands_frames_on(wanted):
 @pytest.mark.parametrize("name", thinned(ESTIMATORS, OF_OWN_LINES))
 def test_sparse_equals_dense_where_the_kernels_allow(name):
     thin = np.where(np.abs(X) < 0.5, 0.0, X)
-    kernels = [("line", Linear(), [0, 1]), ("square", Polynomial()), ("bell", Gaussian(2.0), [2, 3, 4])]
+    kernels = [
+        ("line", Linear(), [0, 1]),
+        ("square", Polynomial()),
+        ("bell", Gaussian(2.0), [2, 3, 4]),
+    ]
     dense = fitted(name, kernels, thin)
     scarce = fitted(name, kernels, sparse.csr_array(thin))
     same = sparse.csr_array(thin)
@@ -197,16 +221,26 @@ def test_stacked_views_are_what_the_patterns_mean(library):
     kind = FRAMES[library]
     fac, fou = kind(X)[["fac__0", "fac__1"]], kind(X)[["fou__0", "fou__1", "fou__2"]]
     frame, views = stack_views(fac=fac.to_numpy(), fou=fou)
-    model = MKLClassifier([(name, Linear(), columns) for name, columns in views.items()]).fit(frame, Y)
+    model = MKLClassifier([(name, Linear(), columns) for name, columns in views.items()]).fit(
+        frame, Y
+    )
     patterns = [(name, Linear(), make_column_selector(pattern=f"^{name}__")) for name in views]
     by_pattern = MKLClassifier(patterns).fit(frame, Y)
     plain = MKLClassifier([("fac", Linear(), [0, 1]), ("fou", Linear(), [2, 3, 4])]).fit(X, Y)
     np.testing.assert_array_equal(model.decision_function(frame), plain.decision_function(X))
     np.testing.assert_array_equal(by_pattern.decision_function(frame), plain.decision_function(X))
-    assert model.feature_names_in_.tolist() == ["fac__0", "fac__1", "fou__fou__0", "fou__fou__1", "fou__fou__2"]
+    assert model.feature_names_in_.tolist() == [
+        "fac__0",
+        "fac__1",
+        "fou__fou__0",
+        "fou__fou__1",
+        "fou__fou__2",
+    ]
 
 
-@pytest.mark.parametrize("name", ["MKLClassifier", "MKLRegressor", "MKLRidgeCV", "MKLRidgeClassifierCV"])
+@pytest.mark.parametrize(
+    "name", ["MKLClassifier", "MKLRegressor", "MKLRidgeCV", "MKLRidgeClassifierCV"]
+)
 def test_a_frame_of_sparse_columns_is_a_sparse_matrix(name):
     thin = np.where(np.abs(X) < 0.5, 0.0, X)
     frame = pd.DataFrame(thin, columns=NAMES).astype(pd.SparseDtype(float, 0.0))
@@ -224,9 +258,12 @@ def test_sparse_columns_that_kernels_do_not_read_so_are_dense(name):
     kernels = [("ranks", Ranked(Gaussian())), ("line", Linear())]
     expected = fitted(name, kernels, plain).predict(plain)
     np.testing.assert_array_equal(fitted(name, kernels, frame).predict(frame), expected)
-    # Of a model of dense samples, too, and where kernels name their columns or some columns are dense.
+    # Of a model of dense samples, too, and where kernels name their columns or some columns are
+    # dense.
     np.testing.assert_array_equal(fitted(name, kernels, plain).predict(frame), expected)
     mixed = frame.assign(fou__2=plain["fou__2"])
     np.testing.assert_array_equal(fitted(name, kernels, mixed).predict(mixed), expected)
     views = both_views(*WAYS["lists"])
-    np.testing.assert_array_equal(fitted(name, views, frame).predict(frame), fitted(name, views, plain).predict(plain))
+    np.testing.assert_array_equal(
+        fitted(name, views, frame).predict(frame), fitted(name, views, plain).predict(plain)
+    )

@@ -29,7 +29,8 @@ def separable(n=60, gap=0.3):
 
 
 def conic_value(kernels, y):
-    """min ½(Σ‖w_m‖)² subject to y f ≥ 1, from its dual: max Σα − t, t ≥ ½ (α∘y)ᵀK_m(α∘y), α ≥ 0, yᵀα = 0."""
+    """min ½(Σ‖w_m‖)² subject to y f ≥ 1, from its dual: max Σα − t, t ≥ ½ (α∘y)ᵀK_m(α∘y), α ≥ 0,
+    yᵀα = 0."""
     clarabel = pytest.importorskip("clarabel")
     from scipy import sparse
 
@@ -47,12 +48,17 @@ def conic_value(kernels, y):
     settings = clarabel.DefaultSettings()
     settings.verbose = False
     cost = np.append(-np.ones(n), 0.0)
-    found = clarabel.DefaultSolver(P, cost, sparse.csc_matrix(A), np.zeros(len(A)), cones, settings).solve()
+    found = clarabel.DefaultSolver(
+        P, cost, sparse.csc_matrix(A), np.zeros(len(A)), cones, settings
+    ).solve()
     return -found.obj_val
 
 
 def matrices(X):
-    return [MKLClassifier([kernel], weights="uniform").fit(X, X[:, 0] > 0).kernel_matrix(X) for _, kernel in KERNELS]
+    return [
+        MKLClassifier([kernel], weights="uniform").fit(X, X[:, 0] > 0).kernel_matrix(X)
+        for _, kernel in KERNELS
+    ]
 
 
 def test_learned_weights_reach_the_optimum_of_a_conic_program():
@@ -70,11 +76,15 @@ def test_learned_weights_reach_the_optimum_of_a_conic_program():
 @pytest.mark.parametrize("slack", [1, 2])
 def test_given_weights_are_the_machine_of_libsvm(slack):
     X, y = separable()
-    model = MKLClassifier(KERNELS, C=np.inf, weights=[0.2, 0.3, 5.0], tol=1e-8, slack=slack).fit(X, y)
+    model = MKLClassifier(KERNELS, C=np.inf, weights=[0.2, 0.3, 5.0], tol=1e-8, slack=slack).fit(
+        X, y
+    )
     K = model.kernel_matrix(X)
     theirs = SVC(C=1e12, kernel="precomputed", tol=1e-9).fit(K, y)
     assert_allclose(model.decision_function(X), theirs.decision_function(K), rtol=1e-5, atol=1e-5)
-    w2 = float(theirs.dual_coef_[0] @ K[np.ix_(theirs.support_, theirs.support_)] @ theirs.dual_coef_[0])
+    w2 = float(
+        theirs.dual_coef_[0] @ K[np.ix_(theirs.support_, theirs.support_)] @ theirs.dual_coef_[0]
+    )
     assert_allclose(model.objective_, 0.5 * w2, rtol=1e-6)
 
 
@@ -85,21 +95,29 @@ def test_one_versus_rest_and_scales_and_weights_of_samples():
     assert model.score(X, y) == 1.0
     assert model.duality_gap_ <= model.tol
     # Without slack no sample weighs more than another.
-    weighted = MKLClassifier(kernels, C=np.inf, class_weight="balanced").fit(X, y, np.linspace(0.1, 5, len(y)))
+    weighted = MKLClassifier(kernels, C=np.inf, class_weight="balanced").fit(
+        X, y, np.linspace(0.1, 5, len(y))
+    )
     assert_allclose(weighted.objective_, model.objective_, rtol=2e-3)
     # Nor does the scale of a kernel decide whether the classes are separable.
     for scale in (1e-3, 1e3):
         scaled = MKLClassifier([scale * Gaussian()], C=np.inf, normalize=None).fit(X, y)
         assert_allclose(
-            scaled.objective_ * scale, MKLClassifier([Gaussian()], C=np.inf).fit(X, y).objective_, rtol=2e-3
+            scaled.objective_ * scale,
+            MKLClassifier([Gaussian()], C=np.inf).fit(X, y).objective_,
+            rtol=2e-3,
         )
 
 
-@pytest.mark.parametrize(("weights", "approximation"), [(None, None), (None, "nystroem"), ("uniform", None)])
+@pytest.mark.parametrize(
+    ("weights", "approximation"), [(None, None), (None, "nystroem"), ("uniform", None)]
+)
 def test_classes_that_overlap_are_an_error(weights, approximation):
     rng = np.random.RandomState(0)
     X, y = rng.standard_normal((80, 2)), rng.randint(2, size=80)
-    model = MKLClassifier([Linear(), Polynomial()], C=np.inf, weights=weights, approximation=approximation)
+    model = MKLClassifier(
+        [Linear(), Polynomial()], C=np.inf, weights=weights, approximation=approximation
+    )
     with pytest.raises(ValueError, match=r"C=inf: the classes are not separable .* finite C"):
         model.fit(X, y)
 
@@ -114,7 +132,9 @@ def test_the_same_sample_in_both_classes_is_an_error():
 def test_features_on_request_and_a_search_over_c():
     X, y = separable()
     exact = MKLClassifier(KERNELS, C=np.inf).fit(X, y)
-    features = MKLClassifier(KERNELS, C=np.inf, approximation="nystroem", rank=60, random_state=0).fit(X, y)
+    features = MKLClassifier(
+        KERNELS, C=np.inf, approximation="nystroem", rank=60, random_state=0
+    ).fit(X, y)
     assert_allclose(features.objective_, exact.objective_, rtol=5e-3)
     search = GridSearchCV(MKLClassifier([Gaussian()]), {"C": [1.0, np.inf]}, cv=3).fit(X, y)
     assert np.all(np.isfinite(search.cv_results_["mean_test_score"]))
@@ -124,7 +144,9 @@ def test_joint_machines_need_a_slack():
     X, y = load_iris(return_X_y=True)
     with pytest.raises(ValueError, match="C=inf needs multi_class='ovr', not multi_class='joint'"):
         MKLClassifier(C=np.inf, multi_class="joint").fit(X, y)
-    with pytest.raises(ValueError, match=r"C=-inf: give a positive number; np\.inf allows no slack"):
+    with pytest.raises(
+        ValueError, match=r"C=-inf: give a positive number; np\.inf allows no slack"
+    ):
         MKLClassifier(C=-np.inf).fit(X, y)
 
 
@@ -135,9 +157,14 @@ def test_a_gap_that_is_not_met_is_warned_of():
 
 
 def test_c_grows_no_further_once_rounding_exceeds_the_margin():
-    # Entries that are differences of numbers of 10¹⁶ are off by one: no C leads to a margin that is known.
+    # Entries that are differences of numbers of 10¹⁶ are off by one: no C leads to a margin that is
+    # known.
     y = np.array([1.0, 1.0, -1.0, -1.0])
-    for size, low, high, solves in ((1.0, 0.0, 1e-3, 1), (1e14, 0.1, 10.0, 5), (1e16, np.inf, np.inf, 1)):
+    for size, low, high, solves in (
+        (1.0, 0.0, 1e-3, 1),
+        (1e14, 0.1, 10.0, 5),
+        (1e16, np.inf, np.inf, 1),
+    ):
         learner, stack = FixedWeights(np.ones(1), 1e-3), StoredStack(np.eye(4)[np.newaxis])
         found = learn_hard_margin(learner, Entries(stack, np.full((1, 4), size)), y, 1.0, 1e-3)
         assert low <= found.gap <= high

@@ -1,4 +1,5 @@
-"""Samples of every form: row numbers, frames, sparse matrices, single precision, strings beside numbers."""
+"""Samples of every form: row numbers, frames, sparse matrices, single precision, strings beside
+numbers."""
 
 from __future__ import annotations
 
@@ -18,7 +19,16 @@ from sklearn.svm import SVC
 
 from kernelmosaic import MKLClassifier, MKLOneClass, MKLRegressor, MKLRidgeCV, load, save
 from kernelmosaic.estimators.inputs import CLASSES, NUMBERS, read_new_samples, read_samples
-from kernelmosaic.kernels import Clinical, Gaussian, Linear, Polynomial, Precomputed, Spectrum, family, per_column
+from kernelmosaic.kernels import (
+    Clinical,
+    Gaussian,
+    Linear,
+    Polynomial,
+    Precomputed,
+    Spectrum,
+    family,
+    per_column,
+)
 
 KERNELS = [("line", Linear()), ("square", Polynomial()), ("bell", Gaussian("median"))]
 NAMES = ["a", "b", "c", "d"]
@@ -35,7 +45,7 @@ def stack(data):
     return [Precomputed(X @ X.T), Precomputed((X @ X.T + 1) ** 2)]
 
 
-# Row numbers -------------------------------------------------------------------------------------------------------
+# Row numbers --------------------------------------------------------------------------------------
 
 
 def test_a_stack_of_matrices_equals_its_kernels(data, stack):
@@ -44,7 +54,9 @@ def test_a_stack_of_matrices_equals_its_kernels(data, stack):
     ours = MKLClassifier(stack, tol=1e-8).fit(rows[:60], y[:60])
     theirs = MKLClassifier([Linear(), Polynomial()], tol=1e-8).fit(X[:60], y[:60])
     np.testing.assert_allclose(ours.weights_, theirs.weights_, atol=1e-5)
-    np.testing.assert_allclose(ours.decision_function(rows[60:]), theirs.decision_function(X[60:]), atol=1e-3)
+    np.testing.assert_allclose(
+        ours.decision_function(rows[60:]), theirs.decision_function(X[60:]), atol=1e-3
+    )
 
 
 @pytest.mark.parametrize("shape", [(-1,), (-1, 1)])
@@ -52,9 +64,13 @@ def test_cross_validation_of_a_stack_needs_no_special_code(data, stack, shape):
     X, y = data
     rows = np.arange(80).reshape(shape)
     folds = StratifiedKFold(4)
-    scores = cross_val_score(MKLClassifier(stack, weights=[1.0, 0.0], normalize=None), rows, y, cv=folds)
+    scores = cross_val_score(
+        MKLClassifier(stack, weights=[1.0, 0.0], normalize=None), rows, y, cv=folds
+    )
     expected = cross_val_score(SVC(kernel="linear"), X, y, cv=folds)
-    np.testing.assert_allclose(scores, expected, atol=0.051)  # one of twenty may lie on the boundary
+    np.testing.assert_allclose(
+        scores, expected, atol=0.051
+    )  # one of twenty may lie on the boundary
     assert expected.mean() > 0.6
 
 
@@ -66,7 +82,9 @@ def test_search_and_pipeline_over_a_stack(data, stack):
     assert search.best_params_ == {"mklclassifier__C": 1.0}
     assert search.predict([[0], [79]]).shape == (2,)
     replaced = GridSearchCV(
-        MKLClassifier([("K", stack[0])], weights="uniform"), {"kernels__K": [stack[0], Precomputed(np.eye(80))]}, cv=3
+        MKLClassifier([("K", stack[0])], weights="uniform"),
+        {"kernels__K": [stack[0], Precomputed(np.eye(80))]},
+        cv=3,
     ).fit(rows, y)
     assert replaced.best_params_["kernels__K"] is stack[0]
 
@@ -78,11 +96,13 @@ def test_row_numbers_in_any_container(data, stack, form):
     _, y = data
     model = MKLClassifier(stack, weights="uniform").fit(form(range(80)), y)
     assert model.n_features_in_ == 1
-    expected = MKLClassifier(stack, weights="uniform").fit(np.arange(80), y).decision_function([3, 5])
+    expected = (
+        MKLClassifier(stack, weights="uniform").fit(np.arange(80), y).decision_function([3, 5])
+    )
     np.testing.assert_allclose(model.decision_function(form(range(80)))[[3, 5]], expected)
 
 
-# Frames ------------------------------------------------------------------------------------------------------------
+# Frames -------------------------------------------------------------------------------------------
 
 
 def frames(X):
@@ -103,16 +123,26 @@ COLUMNS = {
 def test_columns_are_chosen_as_in_a_column_transformer(data, library, columns):
     X, y = data
     frame = frames(X)[library]
-    model = MKLClassifier([("some", Gaussian("median"), columns), ("all", Linear())], weights="uniform").fit(frame, y)
-    expected = MKLClassifier([Gaussian("median")], weights="uniform").fit(X[:, [0, 2]], y).kernel_matrix(X[:, [0, 2]])
+    model = MKLClassifier(
+        [("some", Gaussian("median"), columns), ("all", Linear())], weights="uniform"
+    ).fit(frame, y)
+    expected = (
+        MKLClassifier([Gaussian("median")], weights="uniform")
+        .fit(X[:, [0, 2]], y)
+        .kernel_matrix(X[:, [0, 2]])
+    )
     linear = X @ X.T / np.square(X).sum(axis=1).mean()
-    np.testing.assert_allclose(model.kernel_matrix(frame), 0.5 * expected + 0.5 * linear, atol=1e-10)
+    np.testing.assert_allclose(
+        model.kernel_matrix(frame), 0.5 * expected + 0.5 * linear, atol=1e-10
+    )
     assert model.feature_names_in_.tolist() == NAMES
 
 
 def test_a_slice_of_names_ends_with_its_last_name(data):
     X, y = data
-    by_name = MKLClassifier([("x", Linear(), slice("b", "c"))], weights="uniform").fit(frames(X)["pandas"], y)
+    by_name = MKLClassifier([("x", Linear(), slice("b", "c"))], weights="uniform").fit(
+        frames(X)["pandas"], y
+    )
     np.testing.assert_allclose(
         by_name.decision_function(frames(X)["pandas"]),
         MKLClassifier([Linear()], weights="uniform").fit(X[:, 1:3], y).decision_function(X[:, 1:3]),
@@ -143,7 +173,10 @@ def test_strings_beside_numbers(library):
     model = MKLClassifier(kernels, weights=[0.25, 0.75]).fit(frame, y)
     numbers = np.column_stack([table["size"], table["age"]])
     text = Spectrum(2)(words)
-    expected = 0.25 * text / np.diag(text).mean() + 0.75 * numbers @ numbers.T / np.square(numbers).sum(axis=1).mean()
+    expected = (
+        0.25 * text / np.diag(text).mean()
+        + 0.75 * numbers @ numbers.T / np.square(numbers).sum(axis=1).mean()
+    )
     np.testing.assert_allclose(model.kernel_matrix(frame), expected, atol=1e-9)
     assert model.score(frame, y) > 0.6
     assert MKLClassifier(kernels).fit(frame, y).weights_.shape == (2,)
@@ -155,17 +188,22 @@ def test_columns_that_no_kernel_reads_may_hold_anything(data):
     numbers = make_column_selector(pattern="^[abcd]$")
     model = MKLClassifier([("numbers", Linear(), numbers)], weights="uniform").fit(frame, y)
     plain = MKLClassifier([Linear()], weights="uniform").fit(X, y)
-    np.testing.assert_allclose(model.decision_function(frame), plain.decision_function(X), rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(
+        model.decision_function(frame), plain.decision_function(X), rtol=1e-6, atol=1e-9
+    )
     with pytest.raises(ValueError, match=r"kernel 'gap'.*NaN"):
         MKLClassifier([("gap", Linear(), ["gap"])]).fit(frame, y)
     by_type = MKLClassifier(
-        [("text", Spectrum(1), ["note"]), ("x", Linear(), make_column_selector(dtype_include=float))]
+        [
+            ("text", Spectrum(1), ["note"]),
+            ("x", Linear(), make_column_selector(dtype_include=float)),
+        ]
     )
     with pytest.raises(ValueError, match=r"kernel 'x'.*NaN"):
         by_type.fit(frame, y)
 
 
-# Numbers -----------------------------------------------------------------------------------------------------------
+# Numbers ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -190,7 +228,9 @@ def test_sparse_equals_dense(estimator, normalize, form):
     dense = estimator(kernels, weights="uniform", normalize=normalize, tol=1e-9).fit(X, y)
     scarce = estimator(kernels, weights="uniform", normalize=normalize, tol=1e-9).fit(form(X), y)
     np.testing.assert_allclose(scarce.kernel_matrix(form(X)), dense.kernel_matrix(X), atol=1e-9)
-    np.testing.assert_allclose(scarce.contributions(form(X)), dense.contributions(X), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(
+        scarce.contributions(form(X)), dense.contributions(X), rtol=1e-4, atol=1e-5
+    )
 
 
 def test_single_precision_is_close_to_double(data):
@@ -207,18 +247,24 @@ def test_whole_numbers_are_numbers():
     assert MKLClassifier([Linear()]).fit(X, [0, 0, 1, 1]).predict(X).tolist() == [0, 0, 1, 1]
 
 
-# Many kernels in one line ------------------------------------------------------------------------------------------
+# Many kernels in one line -------------------------------------------------------------------------
 
 
 def test_a_kernel_a_column(data):
     X, y = data
-    model = MKLClassifier([("line", per_column(Linear())), Gaussian("median")], weights="uniform", normalize=None)
+    model = MKLClassifier(
+        [("line", per_column(Linear())), Gaussian("median")], weights="uniform", normalize=None
+    )
     model.fit(X, y)
     assert model.kernel_names_ == ["line[0]", "line[1]", "line[2]", "line[3]", "gaussian"]
-    named = MKLClassifier([("line", per_column(Linear()), ["b", "d"])], weights="uniform", normalize=None)
+    named = MKLClassifier(
+        [("line", per_column(Linear()), ["b", "d"])], weights="uniform", normalize=None
+    )
     named.fit(frames(X)["pandas"], y)
     assert named.kernel_names_ == ["line[b]", "line[d]"]
-    np.testing.assert_allclose(named.kernel_matrix(frames(X)["pandas"]), 0.5 * X[:, [1, 3]] @ X[:, [1, 3]].T)
+    np.testing.assert_allclose(
+        named.kernel_matrix(frames(X)["pandas"]), 0.5 * X[:, [1, 3]] @ X[:, [1, 3]].T
+    )
     only = MKLClassifier(per_column(Linear())).fit(X, y)
     assert only.weights_.shape == (4,)
 
@@ -231,18 +277,25 @@ def test_a_family_of_widths(data):
 
 
 def test_text_for_targets_of_a_regressor():
-    with pytest.raises(ValueError, match=r"y holds text \('b'\) where one number per sample is needed"):
+    with pytest.raises(
+        ValueError, match=r"y holds text \('b'\) where one number per sample is needed"
+    ):
         MKLRegressor().fit(np.eye(3), [1.0, "b", "c"])
 
 
-# Rules of a fit, by which new samples are read --------------------------------------------------------------------
+# Rules of a fit, by which new samples are read ----------------------------------------------------
 
 
 def patients():
     rng = np.random.RandomState(0)
-    clinic = pd.DataFrame({"age": rng.randint(20, 80, 40).astype(float), "sex": rng.choice(["f", "m"], 40)})
+    clinic = pd.DataFrame(
+        {"age": rng.randint(20, 80, 40).astype(float), "sex": rng.choice(["f", "m"], 40)}
+    )
     expression = pd.DataFrame(rng.standard_normal((40, 3)), columns=["g1", "g2", "g3"])
-    kernels = [("clinic", Clinical(), ["clinic__age", "clinic__sex"]), ("genes", Linear(), make_genes)]
+    kernels = [
+        ("clinic", Clinical(), ["clinic__age", "clinic__sex"]),
+        ("genes", Linear(), make_genes),
+    ]
     return {"clinic": clinic, "genes": expression}, expression["g1"].to_numpy(), kernels
 
 
@@ -259,9 +312,17 @@ def test_reading_samples_changes_no_estimator():
     assert training_set.X.shape == (40, 5)
     assert training_set.views == {"clinic": [0, 1], "genes": [2, 3, 4]}
     assert rules.n_columns == 5
-    assert list(rules.column_names) == ["clinic__age", "clinic__sex", "genes__g1", "genes__g2", "genes__g3"]
+    assert list(rules.column_names) == [
+        "clinic__age",
+        "clinic__sex",
+        "genes__g1",
+        "genes__g2",
+        "genes__g3",
+    ]
     assert rules.columns_of_tables["genes"] == ["genes__g1", "genes__g2", "genes__g3"]
-    assert {column: sorted(categories) for column, categories in rules.categories.items()} == {1: ["f", "m"]}
+    assert {column: sorted(categories) for column, categories in rules.categories.items()} == {
+        1: ["f", "m"]
+    }
     assert rules.standardizer is None
     with pytest.raises(FrozenInstanceError):
         rules.n_columns = 3
@@ -278,7 +339,9 @@ def test_new_samples_are_read_by_the_rules_alone():
     table = read_new_samples(tables, rules, other)
     np.testing.assert_array_equal(table, expected)
     strange = {**tables, "clinic": tables["clinic"].assign(sex="x")}
-    with pytest.warns(UserWarning, match="column 'clinic__sex' holds 'x', which is not in the training set"):
+    with pytest.warns(
+        UserWarning, match="column 'clinic__sex' holds 'x', which is not in the training set"
+    ):
         read_new_samples(strange, rules, other)
 
 
@@ -290,7 +353,10 @@ def test_a_model_file_keeps_the_rules(tmp_path):
     save(model, tmp_path / "model.skops")
     copy = load(tmp_path / "model.skops")
     for field in fields(model._input_rules):
-        value, loaded = getattr(model._input_rules, field.name), getattr(copy._input_rules, field.name)
+        value, loaded = (
+            getattr(model._input_rules, field.name),
+            getattr(copy._input_rules, field.name),
+        )
         if field.name == "standardizer":
             np.testing.assert_array_equal(loaded.columns, value.columns)
         else:
@@ -310,7 +376,9 @@ def test_rules_follow_the_last_fit(data):
     model.fit(X[:, :2], y)
     assert model.n_features_in_ == 2
     assert not hasattr(model, "feature_names_in_")
-    with pytest.raises(ValueError, match="X has 4 features, but MKLClassifier is expecting 2 features as input"):
+    with pytest.raises(
+        ValueError, match="X has 4 features, but MKLClassifier is expecting 2 features as input"
+    ):
         model.predict(X[:, :4])
 
 

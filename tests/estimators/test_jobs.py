@@ -41,9 +41,14 @@ def test_jobs_change_nothing(model):
 
 
 def test_fits_that_share_kernels_may_have_threads():
-    expected = [MKLClassifier(KERNELS, C=C, tol=1e-7).fit(X, Y).decision_function(X) for C in (1, 10)]
+    expected = [
+        MKLClassifier(KERNELS, C=C, tol=1e-7).fit(X, Y).decision_function(X) for C in (1, 10)
+    ]
     with SharedKernels():
-        found = [MKLClassifier(KERNELS, C=C, tol=1e-7, n_jobs=3).fit(X, Y).decision_function(X) for C in (1, 10)]
+        found = [
+            MKLClassifier(KERNELS, C=C, tol=1e-7, n_jobs=3).fit(X, Y).decision_function(X)
+            for C in (1, 10)
+        ]
     np.testing.assert_allclose(found, expected, atol=1e-3)
 
 
@@ -53,7 +58,9 @@ def test_threads_start_no_threads_of_their_own():
     def work(item):
         inner = set()
         run_threads(lambda _: inner.add(threading.get_ident()), range(8), 10**12)
-        blas = [library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"]
+        blas = [
+            library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"
+        ]
         seen.append((allowed_threads(), inner == {threading.get_ident()}, max(blas, default=1)))
         return item**2
 
@@ -64,7 +71,10 @@ def test_threads_start_no_threads_of_their_own():
 
 def test_predictions_on_several_threads_are_those_of_one(monkeypatch):
     rng = np.random.RandomState(1)
-    model, many = MKLClassifier([*KERNELS, ("tent", Laplacian())]).fit(X, Y), rng.standard_normal((6000, X.shape[1]))
+    model, many = (
+        MKLClassifier([*KERNELS, ("tent", Laplacian())]).fit(X, Y),
+        rng.standard_normal((6000, X.shape[1])),
+    )
     expected = np.concatenate([model.decision_function(some) for some in np.array_split(many, 60)])
     monkeypatch.setattr(expansion, "allowed_threads", lambda: 3)
     with recorded(ThreadPoolExecutor.submit) as strips:

@@ -59,7 +59,9 @@ def test_works_under_cross_validation(model):
 @pytest.mark.parametrize("multi_class", ["joint", "pairwise"])
 def test_classes_away_from_the_origin_need_their_constants(multi_class):
     conic = pytest.importorskip("tests.reference.joint")
-    x = np.concatenate([np.random.default_rng(0).normal(c, 0.3, 30) for c in (5.0, 6.0, 7.0)])[:, None]
+    x = np.concatenate([np.random.default_rng(0).normal(c, 0.3, 30) for c in (5.0, 6.0, 7.0)])[
+        :, None
+    ]
     y = np.repeat([0, 1, 2], 30)
     model = MKLClassifier([Linear()], multi_class=multi_class, normalize=None, tol=1e-6).fit(x, y)
     assert model.score(x, y) > 0.9
@@ -99,7 +101,9 @@ def test_bilinear_shows_its_progress_if_asked(capsys):
     BilinearMKLClassifier(KERNELS).fit(X, Y)
     assert capsys.readouterr().out == ""
     model = BilinearMKLClassifier(KERNELS, verbose=True).fit(X, Y)
-    assert f"iteration {model.n_iter_}, gap {model.duality_gap_:.1e}" in " ".join(capsys.readouterr().out.split())
+    assert f"iteration {model.n_iter_}, gap {model.duality_gap_:.1e}" in " ".join(
+        capsys.readouterr().out.split()
+    )
 
 
 def test_bilinear_with_two_classes_and_precomputed_kernels():
@@ -119,7 +123,9 @@ def test_bilinear_with_two_classes_and_precomputed_kernels():
 def test_a_price_at_which_no_slack_is_left(multi_class):
     conic = pytest.importorskip("tests.reference.joint")
     some, y = X[::2], Y[::2]
-    model = MKLClassifier([Gaussian(1.0), Polynomial(2)], C=1e9, multi_class=multi_class, weights="uniform")
+    model = MKLClassifier(
+        [Gaussian(1.0), Polynomial(2)], C=1e9, multi_class=multi_class, weights="uniform"
+    )
     model.fit(some, y)
     assert model.duality_gap_ <= 1e-3
     assert model.score(some, y) == 1.0
@@ -130,7 +136,9 @@ def test_a_price_at_which_no_slack_is_left(multi_class):
     K, labels = model.kernel_matrix(some), np.unique(y, return_inverse=True)[1]
     optimum = conic.solve_joint_conic(K, labels, 3, prices, margins, pairwise, constants=True)
     assert model.objective_ == pytest.approx(optimum, rel=2e-3)
-    learned = MKLClassifier([Gaussian(1.0), Polynomial(2), Linear()], C=1e9, multi_class=multi_class).fit(some, y)
+    learned = MKLClassifier(
+        [Gaussian(1.0), Polynomial(2), Linear()], C=1e9, multi_class=multi_class
+    ).fit(some, y)
     assert learned.duality_gap_ <= 1e-3
 
 
@@ -143,21 +151,35 @@ def test_a_class_that_no_kernel_tells_apart_has_no_weights():
     K = model.kernel_matrix(np.arange(6).reshape(-1, 1))
     beta = np.zeros((3, 6))
     beta[:, model.support_] = model.dual_coef_
-    assert_allclose(model.weights_.sum(axis=1), [b @ k @ b for b, k in zip(beta, K, strict=True)], atol=1e-6)
+    assert_allclose(
+        model.weights_.sum(axis=1), [b @ k @ b for b, k in zip(beta, K, strict=True)], atol=1e-6
+    )
 
 
 @pytest.mark.parametrize(
     ("model", "words"),
     [
         (BilinearMKLClassifier(kappa=0.0), "kappa=0.0: give a positive, finite number"),
-        (BilinearMKLClassifier(solver="silp"), "solver='silp': choose one of 'newton', 'quasi_newton'"),
+        (
+            BilinearMKLClassifier(solver="silp"),
+            "solver='silp': choose one of 'newton', 'quasi_newton'",
+        ),
         (BilinearMKLClassifier(max_iter=0), "max_iter=0"),
         (MKLClassifier(multi_class="joint", slack=2), "slack=2: multi_class='joint'"),
-        (MKLClassifier(multi_class="joint", solver="silp"), "solver='silp' supports .*'ovr'.*, not CrammerSinger; use"),
+        (
+            MKLClassifier(multi_class="joint", solver="silp"),
+            "solver='silp' supports .*'ovr'.*, not CrammerSinger; use",
+        ),
         (MKLClassifier(multi_class="all"), "multi_class='all': choose one of 'ovr'"),
         (PosteriorMKLClassifier(n_neighbors=0), "n_neighbors=0"),
-        (PosteriorMKLClassifier(estimate="parzen"), "estimate='parzen': choose one of 'neighbors', 'density'"),
-        (PosteriorMKLClassifier(bandwidth="wide"), "bandwidth='wide': give a positive, finite number, or 'scott'"),
+        (
+            PosteriorMKLClassifier(estimate="parzen"),
+            "estimate='parzen': choose one of 'neighbors', 'density'",
+        ),
+        (
+            PosteriorMKLClassifier(bandwidth="wide"),
+            "bandwidth='wide': give a positive, finite number, or 'scott'",
+        ),
         (PosteriorMKLClassifier(bandwidth=0.0), "bandwidth=0.0: give a positive, finite number"),
     ],
 )
@@ -178,7 +200,9 @@ def test_hard_posteriors_are_the_plain_machines():
         labels = PosteriorMKLClassifier(KERNELS, n_neighbors=1).fit(X[rows], Y[rows])
         for other in (soft, labels):
             assert_allclose(other.weights_, plain.weights_, rtol=1e-12)
-            assert_allclose(other.decision_function(X), plain.decision_function(X), rtol=1e-12, atol=1e-12)
+            assert_allclose(
+                other.decision_function(X), plain.decision_function(X), rtol=1e-12, atol=1e-12
+            )
         assert soft.classes_.tolist() == list(range(len(set(Y[rows]))))
         assert labels.predict(X).tolist() == plain.predict(X).tolist()
 
@@ -194,7 +218,8 @@ def test_the_binary_program_is_the_published_one():
     machine = PosteriorSVC(soft, 2.0)
     found = machine.solve(K, tol=1e-9)
     assert found.beta[0] == 0
-    # The primal as it is printed, at the machine's own f: ξ = 1 − f/ŷ where positive, nothing where ŷ = 0.
+    # The primal as it is printed, at the machine's own f: ξ = 1 − f/ŷ where positive, nothing where
+    # ŷ = 0.
     f = found.values + found.intercept
     slack = np.where(soft == 0, 0.0, np.maximum(0.0, 1.0 - f / np.where(soft == 0, 1.0, soft)))
     primal = 0.5 * found.beta @ K @ found.beta + 2.0 * slack.sum()
@@ -212,7 +237,9 @@ def test_the_multi_class_program_is_the_published_one():
     K = model.kernel_matrix(X)
     margins = 2.0 * (P.max(axis=1)[:, None] - P)
     sample_C = np.full(len(Y), 0.5)
-    optimum = joint.solve_joint_conic(K[:40, :40], P[:40].argmax(1), 3, sample_C[:40], margins[:40], True, True)
+    optimum = joint.solve_joint_conic(
+        K[:40, :40], P[:40].argmax(1), 3, sample_C[:40], margins[:40], True, True
+    )
     small = PosteriorMKLClassifier([Precomputed(K)], C=0.5, tol=1e-7, normalize=None)
     small.fit(np.arange(40).reshape(-1, 1), P[:40])
     assert small.objective_ == pytest.approx(optimum, rel=1e-5)
@@ -226,7 +253,9 @@ def test_labels_stay_what_they_are_where_their_posteriors_doubt_them():
     P = model.posteriors_
     assert np.any(P.argmax(axis=1) != y)
     margins = np.array([[2.0 * (P[i, y[i]] - P[i, c]) for c in range(3)] for i in range(40)])
-    optimum = joint.solve_joint_conic(model.kernel_matrix(A), y, 3, np.full(40, 0.7), margins, True, constants=True)
+    optimum = joint.solve_joint_conic(
+        model.kernel_matrix(A), y, 3, np.full(40, 0.7), margins, True, constants=True
+    )
     assert model.objective_ == pytest.approx(optimum, rel=1e-5)
     assert model.n_support_.tolist() == np.bincount(y[model.support_], minlength=3).tolist()
 
@@ -246,7 +275,9 @@ def test_posteriors_of_densities_are_bayes_rule(bandwidth, weighted):
     rng = np.random.default_rng(4)
     A, y = rng.normal(size=(30, 2)) * [1.0, 3.0], np.repeat([0, 1, 2], [15, 9, 6])
     weight = rng.integers(1, 4, size=30).astype(float) if weighted else np.ones(30)
-    model = PosteriorMKLClassifier([Linear()], estimate="density", bandwidth=bandwidth).fit(A, y, weight)
+    model = PosteriorMKLClassifier([Linear()], estimate="density", bandwidth=bandwidth).fit(
+        A, y, weight
+    )
     h = bandwidth
     if bandwidth == "scott":
         within = 0.0
@@ -257,7 +288,9 @@ def test_posteriors_of_densities_are_bayes_rule(bandwidth, weighted):
         h = spread * (weight.sum() / 3) ** (-1 / 6)
     joint = np.empty((30, 3))
     for c in range(3):
-        density = KernelDensity(bandwidth=h, rtol=1e-12).fit(A[y == c], sample_weight=weight[y == c])
+        density = KernelDensity(bandwidth=h, rtol=1e-12).fit(
+            A[y == c], sample_weight=weight[y == c]
+        )
         joint[:, c] = np.exp(density.score_samples(A)) * weight[y == c].sum() / weight.sum()
     assert_allclose(model.posteriors_, joint / joint.sum(axis=1, keepdims=True), atol=1e-7)
 

@@ -30,7 +30,11 @@ def test_stacking_is_a_regression_on_held_out_decision_values():
     held_out = np.column_stack(
         [
             cross_val_predict(
-                MKLClassifier([(name, kernel)]), X[:80][:, columns], y[:80], cv=folds, method="decision_function"
+                MKLClassifier([(name, kernel)]),
+                X[:80][:, columns],
+                y[:80],
+                cv=folds,
+                method="decision_function",
             )
             for name, kernel, columns in views
         ]
@@ -38,8 +42,13 @@ def test_stacking_is_a_regression_on_held_out_decision_values():
     plain = LogisticRegression().fit(held_out, y[:80])
     # The regression is solved to 1e-4.
     assert_allclose(late.final_estimator_.coef_, plain.coef_, rtol=1e-3)
-    each = [MKLClassifier([(name, kernel)]).fit(X[:80][:, columns], y[:80]) for name, kernel, columns in views]
-    values = [model.decision_function(X[80:][:, view[2]]) for model, view in zip(each, views, strict=True)]
+    each = [
+        MKLClassifier([(name, kernel)]).fit(X[:80][:, columns], y[:80])
+        for name, kernel, columns in views
+    ]
+    values = [
+        model.decision_function(X[80:][:, view[2]]) for model, view in zip(each, views, strict=True)
+    ]
     expected = plain.decision_function(np.column_stack(values))
     assert_allclose(late.decision_function(X[80:]), expected, rtol=1e-3, atol=1e-3)
     # The machine of the view of noise counts least.

@@ -42,10 +42,13 @@ def assert_alike(found, expected, tol):
     assert found.objective_ == pytest.approx(expected.objective_, rel=3 * tol)
     np.testing.assert_allclose(found.C_, expected.C_, rtol=10 * np.sqrt(tol))
     np.testing.assert_allclose(found.weights_, expected.weights_, atol=10 * np.sqrt(tol))
-    np.testing.assert_allclose(found.decision_function(X), expected.decision_function(X), atol=30 * np.sqrt(tol))
+    np.testing.assert_allclose(
+        found.decision_function(X), expected.decision_function(X), atol=30 * np.sqrt(tol)
+    )
 
 
-# A gap of g moves the value by about g²: below √ε double precision does not see whether a step pays.
+# A gap of g moves the value by about g²: below √ε double precision does not see whether a step
+# pays.
 TOLERANCES = (1e-3, 8 * np.sqrt(np.finfo(float).eps))
 FULL_RANK = list(product(TOLERANCES, ["trace", "centered"], [False, True]))
 
@@ -53,13 +56,20 @@ FULL_RANK = list(product(TOLERANCES, ["trace", "centered"], [False, True]))
 #: Every two settings meet at each commit.
 @pytest.mark.parametrize(
     ("tol", "normalize", "weighted"),
-    thinned(FULL_RANK, [(tol, name, (tol == 1e-3) == (name == "centered")) for tol, name, _ in FULL_RANK]),
+    thinned(
+        FULL_RANK,
+        [(tol, name, (tol == 1e-3) == (name == "centered")) for tol, name, _ in FULL_RANK],
+    ),
 )
 def test_full_rank_is_exact(tol, normalize, weighted):
     weight = np.random.RandomState(1).randint(0, 3, len(X)).astype(float) if weighted else None
     model = MKLClassifier(KERNELS, C="learn", slack=2, normalize=normalize, tol=tol)
     exact = clone(model).fit(X, Y, sample_weight=weight)
-    full = clone(model).set_params(approximation="nystroem", random_state=0).fit(X, Y, sample_weight=weight)
+    full = (
+        clone(model)
+        .set_params(approximation="nystroem", random_state=0)
+        .fit(X, Y, sample_weight=weight)
+    )
     assert_alike(full, exact, tol)
 
 
@@ -89,7 +99,9 @@ def test_features_on_a_device():
     assert_alike(clone(model).set_params(device="cpu").fit(X, Y), clone(model).fit(X, Y), 1e-6)
 
 
-@pytest.mark.parametrize("where", ["here", pytest.param("device", marks=pytest.mark.torch), "workers"])
+@pytest.mark.parametrize(
+    "where", ["here", pytest.param("device", marks=pytest.mark.torch), "workers"]
+)
 def test_labels_without_a_pattern(where):
     rng = np.random.RandomState(0)
     samples, labels = rng.standard_normal((500, 5)), rng.rand(500) > 0.5

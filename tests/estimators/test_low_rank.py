@@ -1,4 +1,5 @@
-"""Estimators in features: equal to the exact ones at full rank, wherever the samples are, and within their memory."""
+"""Estimators in features: equal to the exact ones at full rank, wherever the samples are, and
+within their memory."""
 
 from __future__ import annotations
 
@@ -30,7 +31,11 @@ from kernelmosaic import (
     load,
     save,
 )
-from kernelmosaic.discriminant.learning import DISCRIMINANT_SOLVERS, centered_traces, trace_penalties
+from kernelmosaic.discriminant.learning import (
+    DISCRIMINANT_SOLVERS,
+    centered_traces,
+    trace_penalties,
+)
 from kernelmosaic.discriminant.machine import Discriminant, binary_targets, class_targets
 from kernelmosaic.engine.expansion import _BLOCK_BYTES
 from kernelmosaic.gram.feature_maps import FeatureMaps
@@ -38,7 +43,15 @@ from kernelmosaic.gram.feature_stack import StackFactors, StoredFeatures
 from kernelmosaic.gram.gram import DenseGram
 from kernelmosaic.gram.options import FitOptions
 from kernelmosaic.gram.row_blocks import open_rows
-from kernelmosaic.kernels import Gaussian, Linear, Polynomial, Precomputed, Projected, Spectrum, family
+from kernelmosaic.kernels import (
+    Gaussian,
+    Linear,
+    Polynomial,
+    Precomputed,
+    Projected,
+    Spectrum,
+    family,
+)
 from kernelmosaic.learning.norms import SumNorm
 from kernelmosaic.learning.problem import LearnerOptions
 from kernelmosaic.localized.method import GateInputs
@@ -55,22 +68,30 @@ POSTERIORS = np.random.RandomState(1).dirichlet(np.full(3, 0.5), len(X))
 WEIGHT = np.random.RandomState(1).randint(0, 3, len(X)).astype(float)
 #: At full rank more features than samples, and fewer: 35 of them span what these kernels see.
 KERNELS = [Gaussian(1.0), ("wide", Gaussian(4.0)), Linear(), ("square", Polynomial(2), [0, 1])]
-SPANNED = [Linear(), ("square", Polynomial(2), [0, 1]), ("cube", Polynomial(3), [1, 2]), ("all", Polynomial(2))]
+SPANNED = [
+    Linear(),
+    ("square", Polynomial(2), [0, 1]),
+    ("cube", Polynomial(3), [1, 2]),
+    ("all", Polynomial(2)),
+]
 GAUSSIANS = [Gaussian(0.7), Gaussian(2.0), Gaussian(5.0)]
 GATED = [Gaussian(1.5), Linear(), ("square", Polynomial(2), [0, 1])]
-#: A few tightly solved steps: later ones would enlarge what rounding makes of the other form of the kernels.
+#: A few tightly solved steps: later ones would enlarge what rounding makes of the other form of the
+#: kernels.
 STEPS = {"tol": 1e-7, "max_iter": 2, "n_init": 1, "random_state": 0}
 LOW = {"approximation": "nystroem", "rank": 20, "random_state": 0}
-#: Near the best weights the objective exceeds its optimum by about the square of the gap. A step on the weights is
-#: known by the objective that falls: below a gap of the square root of its rounding, here 10⁻⁷, no arithmetic in double
-#: precision can be asked to see one, be it this machine's or a device's.
+#: Near the best weights the objective exceeds its optimum by about the square of the gap. A step on
+#: the weights is known by the objective that falls: below a gap of the square root of its rounding,
+#: here 10⁻⁷, no arithmetic in double precision can be asked to see one, be it this machine's or a
+#: device's.
 VISIBLE = 8.0 * np.finfo(np.float64).eps ** 0.5
 
 pytestmark = pytest.mark.filterwarnings("ignore:Localized:sklearn.exceptions.ConvergenceWarning")
 
 
 class Case(NamedTuple):
-    """An estimator, its target, how much two objectives may differ, and how much the functions, relative to theirs."""
+    """An estimator, its target, how much two objectives may differ, and how much the functions,
+    relative to theirs."""
 
     model: Any
     y: Any
@@ -95,7 +116,10 @@ ONE_BY_ONE = {
     "classifier": (MKLClassifier(KERNELS, tol=1e-7), Y),
     "two classes": (MKLClassifier(KERNELS, C=10.0, tol=1e-7), Y > 0),
     "squared": (MKLClassifier(KERNELS, slack=2, norm=2, tol=1e-7), Y > 0),
-    "centred": (MKLClassifier(KERNELS, normalize="centered", tol=1e-7, penalties=[1, 2, 1, 0.5]), Y > 0),
+    "centred": (
+        MKLClassifier(KERNELS, normalize="centered", tol=1e-7, penalties=[1, 2, 1, 0.5]),
+        Y > 0,
+    ),
     "product": (MKLClassifier([Gaussian(4.0) * Linear() * Polynomial(2)], tol=1e-7), Y > 0),
     "uniform": (MKLClassifier(KERNELS, weights="uniform", tol=1e-7), Y),
     "silp": (MKLClassifier(KERNELS, solver="silp", tol=1e-5), Y > 0),
@@ -110,12 +134,21 @@ ONE_BY_ONE = {
 }
 ALL_CLASSES = {
     "joint": (MKLClassifier(KERNELS, multi_class="joint", tol=1e-6), NAMED),
-    "pairwise": (MKLClassifier(KERNELS, multi_class="pairwise", class_weight="balanced", tol=1e-6), NAMED),
-    "pairwise, given weights": (MKLClassifier(KERNELS, multi_class="pairwise", weights="uniform", tol=1e-7), NAMED),
+    "pairwise": (
+        MKLClassifier(KERNELS, multi_class="pairwise", class_weight="balanced", tol=1e-6),
+        NAMED,
+    ),
+    "pairwise, given weights": (
+        MKLClassifier(KERNELS, multi_class="pairwise", weights="uniform", tol=1e-7),
+        NAMED,
+    ),
     "posterior": (PosteriorMKLClassifier(KERNELS, tol=1e-6), POSTERIORS),
     "posterior of two": (PosteriorMKLClassifier(KERNELS, tol=1e-6), NAMED == "low"),
     "bilinear": (BilinearMKLClassifier(KERNELS, tol=1e-5), NAMED),
-    "bilinear by gradients": (BilinearMKLClassifier(KERNELS, solver="quasi_newton", tol=1e-4), NAMED),
+    "bilinear by gradients": (
+        BilinearMKLClassifier(KERNELS, solver="quasi_newton", tol=1e-4),
+        NAMED,
+    ),
 }
 DISCRIMINANTS = {
     "two classes": {"y": Y > 0},
@@ -134,7 +167,15 @@ DISCRIMINANTS = {
     "given": {"weights": [1.0, 0.0, 2.0, 0.5], "y": Y > 0},
 }
 #: Of those that are solved alike in few features and in many, one each.
-NARROW = ("two classes", "learned regulariser", "tiny regulariser", "centroids", "centred", "silp", "given")
+NARROW = (
+    "two classes",
+    "learned regulariser",
+    "tiny regulariser",
+    "centroids",
+    "centred",
+    "silp",
+    "given",
+)
 LOCALIZED = {
     "classes": gated_case(LocalizedMKLClassifier, Y),
     "squared slack": gated_case(LocalizedMKLClassifier, Y > 0, slack=2),
@@ -146,16 +187,22 @@ LOCALIZED = {
     "joint": gated_case(LocalizedMKLClassifier, Y, multi_class="joint"),
     "pairwise": gated_case(LocalizedMKLClassifier, Y, multi_class="pairwise"),
     "regression": gated_case(LocalizedMKLRegressor, F),
-    "regression diagonal": gated_case(LocalizedMKLRegressor, F, normalize="diagonal", gating="gaussian"),
+    "regression diagonal": gated_case(
+        LocalizedMKLRegressor, F, normalize="diagonal", gating="gaussian"
+    ),
     "one class": gated_case(LocalizedMKLOneClass, None, nu=0.3),
 }
 CASES = {
     **{name: weighted_case(*one) for name, one in (ONE_BY_ONE | ALL_CLASSES).items()},
     **{f"discriminant, {name}": discriminant_case(**one) for name, one in DISCRIMINANTS.items()},
-    **{f"discriminant, {name}, few features": discriminant_case(SPANNED, **DISCRIMINANTS[name]) for name in NARROW},
+    **{
+        f"discriminant, {name}, few features": discriminant_case(SPANNED, **DISCRIMINANTS[name])
+        for name in NARROW
+    },
     **{f"localized, {name}": one for name, one in LOCALIZED.items()},
 }
-#: Weights reach the machine, the normalisation, the landmarks and two heuristics; the others see nothing of them.
+#: Weights reach the machine, the normalisation, the landmarks and two heuristics; the others see
+#: nothing of them.
 WEIGHTED = ("alignment", "easymkl", "one class")
 #: With weights alone: without, others of their kind are fitted.
 ONLY_WEIGHTED = (
@@ -164,15 +211,23 @@ ONLY_WEIGHTED = (
 )
 #: Few features of every kind of estimator.
 LOW_RANK = {
-    **{name: weighted_case(*ONE_BY_ONE[name])._replace(close=3e-4) for name in ("classifier", "two classes")},
+    **{
+        name: weighted_case(*ONE_BY_ONE[name])._replace(close=3e-4)
+        for name in ("classifier", "two classes")
+    },
     **{name: weighted_case(*ONE_BY_ONE[name]) for name in ("regressor", "one class")},
-    **{name: weighted_case(*ALL_CLASSES[name]) for name in ("joint", "pairwise", "bilinear", "posterior")},
+    **{
+        name: weighted_case(*ALL_CLASSES[name])
+        for name in ("joint", "pairwise", "bilinear", "posterior")
+    },
     "discriminant": discriminant_case(GAUSSIANS, tol=VISIBLE)._replace(objective=VISIBLE),
-    "discriminant, learned regulariser": discriminant_case(GAUSSIANS, tol=VISIBLE, alpha="learn")._replace(
-        objective=VISIBLE
+    "discriminant, learned regulariser": (
+        discriminant_case(GAUSSIANS, tol=VISIBLE, alpha="learn")._replace(objective=VISIBLE)
     ),
     "localized": gated_case(LocalizedMKLClassifier, Y, gating_columns=[0, 2]),
-    "localized, space of a kernel": gated_case(LocalizedMKLClassifier, Y > 0, gating_kernel=Gaussian(2.0)),
+    "localized, space of a kernel": gated_case(
+        LocalizedMKLClassifier, Y > 0, gating_kernel=Gaussian(2.0)
+    ),
     "localized, regression": gated_case(LocalizedMKLRegressor, F),
     "localized, one class": gated_case(LocalizedMKLOneClass, None, nu=0.3),
 }
@@ -188,7 +243,8 @@ def outputs(model, samples):
 
 
 def assert_same(found, expected, case, given=NEW, samples=NEW):
-    """The same function of the samples, which the first model reads as they are given, relative to its size."""
+    """The same function of the samples, which the first model reads as they are given, relative to
+    its size."""
     close = case.close
     assert found.objective_ == pytest.approx(expected.objective_, rel=case.objective)
     size = np.abs(outputs(expected, samples)).max()
@@ -196,7 +252,9 @@ def assert_same(found, expected, case, given=NEW, samples=NEW):
     if hasattr(expected, "trace_shares_"):
         assert_array_equal(found.predict(given), expected.predict(samples))
         assert_allclose(found.trace_shares_, expected.trace_shares_, atol=close)
-        assert_allclose(np.abs(found.transform(given)), np.abs(expected.transform(samples)), atol=10 * close)
+        assert_allclose(
+            np.abs(found.transform(given)), np.abs(expected.transform(samples)), atol=10 * close
+        )
         return
     assert_allclose(found.weights_, expected.weights_, atol=close * np.abs(expected.weights_).max())
     if hasattr(expected, "gate"):
@@ -209,7 +267,9 @@ def assert_same(found, expected, case, given=NEW, samples=NEW):
 @pytest.fixture
 def few_at_a_time(monkeypatch):
     """Many rounds of several classes even for the few samples here."""
-    monkeypatch.setattr(Machine, "options", SolverOptions(class_rounds=RoundOptions(largest=30, steps=5)))
+    monkeypatch.setattr(
+        Machine, "options", SolverOptions(class_rounds=RoundOptions(largest=30, steps=5))
+    )
 
 
 @pytest.fixture
@@ -230,19 +290,36 @@ FULL_RANK = [
     *((name, False) for name in CASES if name not in ONLY_WEIGHTED),
     *((name, True) for name in WEIGHTED + ONLY_WEIGHTED),
 ]
-#: Settings that no line for features reads; those of their kind that are left say the same of features.
+#: Settings that no line for features reads; those of their kind that are left say the same of
+#: features.
 SAME_IN_FEATURES = (
-    *("squared", "regressor diagonal", "pairwise, given weights", "posterior of two", "bilinear by gradients"),
-    *("reduced gradient", "discriminant, large regulariser", "discriminant, silp, learned regulariser"),
+    *(
+        "squared",
+        "regressor diagonal",
+        "pairwise, given weights",
+        "posterior of two",
+        "bilinear by gradients",
+    ),
+    *(
+        "reduced gradient",
+        "discriminant, large regulariser",
+        "discriminant, silp, learned regulariser",
+    ),
     *("discriminant, diagonal", "discriminant, given", "discriminant, silp, few features"),
-    *("discriminant, given, few features", "localized, sigmoid", "localized, constant", "localized, pairwise"),
+    *(
+        "discriminant, given, few features",
+        "localized, sigmoid",
+        "localized, constant",
+        "localized, pairwise",
+    ),
     *("localized, squared slack", "localized, regression diagonal"),
 )
 
 
 @pytest.mark.usefixtures("few_at_a_time")
 @pytest.mark.parametrize(
-    ("name", "weighted"), thinned(FULL_RANK, [case for case in FULL_RANK if case[0] not in SAME_IN_FEATURES])
+    ("name", "weighted"),
+    thinned(FULL_RANK, [case for case in FULL_RANK if case[0] not in SAME_IN_FEATURES]),
 )
 def test_full_rank_is_exact(name, weighted):
     if "qcqp" in name:
@@ -250,13 +327,19 @@ def test_full_rank_is_exact(name, weighted):
     case = CASES[name]
     weight = {"sample_weight": WEIGHT} if weighted else {}
     exact = clone(case.model).fit(X, case.y, **weight)
-    full = clone(case.model).set_params(approximation="nystroem", random_state=0).fit(X, case.y, **weight)
+    full = (
+        clone(case.model)
+        .set_params(approximation="nystroem", random_state=0)
+        .fit(X, case.y, **weight)
+    )
     assert full.duality_gap_ <= case.model.tol
     if name == "discriminant, tiny regulariser, few features":
-        # Without full rank what such a λ leaves to the weights is less than the gap: any of them will do.
+        # Without full rank what such a λ leaves to the weights is less than the gap: any of them
+        # will do.
         assert full.objective_ == pytest.approx(exact.objective_, rel=case.objective)
         return
-    # Samples of weight zero are no landmarks; of new ones landmarks see what the training set spans.
+    # Samples of weight zero are no landmarks; of new ones landmarks see what the training set
+    # spans.
     counted = X[WEIGHT > 0] if weighted else X
     assert_same(full, exact, case, counted, counted)
     size = np.abs(outputs(exact, X)).max()
@@ -280,7 +363,10 @@ def test_full_rank_is_exact(name, weighted):
     ("name", "approximation"),
     [
         *((name, "nystroem") for name in LOW_RANK if "class" not in name or name == "classifier"),
-        *((name, "fourier") for name in ("classifier", "regressor", "joint", "discriminant", "localized")),
+        *(
+            (name, "fourier")
+            for name in ("classifier", "regressor", "joint", "discriminant", "localized")
+        ),
     ],
 )
 def test_what_a_fitted_function_says_adds_up(name, approximation):
@@ -296,7 +382,11 @@ def test_what_a_fitted_function_says_adds_up(name, approximation):
         # The same function from its dual: β on the kernel between new samples and the support.
         K = model.kernel_matrix(NEW, X[model.support_])
         K = np.broadcast_to(K, (len(model.dual_coef_), *K.shape[-2:]))
-        assert_allclose(np.einsum("cij,cj->ic", K, model.dual_coef_) + model.intercept_, scores, atol=10 * rounding)
+        assert_allclose(
+            np.einsum("cij,cj->ic", K, model.dual_coef_) + model.intercept_,
+            scores,
+            atol=10 * rounding,
+        )
         assert model.cost(np.ones(3)) > 0
         again = pickle.loads(pickle.dumps(model))
         assert_array_equal(outputs(again, NEW), outputs(model, NEW))
@@ -309,32 +399,45 @@ def test_rank_and_seed_decide_what_comes_out():
     model = MKLClassifier(KERNELS[:2], approximation="nystroem", rank=15, random_state=3)
     first = model.fit(X, Y > 0).decision_function(NEW)
     assert_array_equal(clone(model).fit(X, Y > 0).decision_function(NEW), first)
-    assert not np.allclose(clone(model).set_params(random_state=4).fit(X, Y > 0).decision_function(NEW), first)
+    assert not np.allclose(
+        clone(model).set_params(random_state=4).fit(X, Y > 0).decision_function(NEW), first
+    )
 
 
 def test_more_landmarks_lower_the_objective_towards_the_exact_one():
     exact = MKLClassifier([Gaussian(1.5)], C=3.0, tol=1e-6).fit(X, Y > 0).objective_
     values = []
     for rank in (5, 20, 40, len(X)):
-        model = MKLClassifier([Gaussian(1.5)], C=3.0, tol=1e-6, approximation="nystroem", rank=rank, random_state=0)
+        model = MKLClassifier(
+            [Gaussian(1.5)], C=3.0, tol=1e-6, approximation="nystroem", rank=rank, random_state=0
+        )
         values.append(model.fit(X, Y > 0).objective_)
-    # Less of the kernel fits less: the value falls as landmarks come, and never below the exact one.
+    # Less of the kernel fits less: the value falls as landmarks come, and never below the exact
+    # one.
     assert np.all(np.diff(values) < 1e-6)
     assert values[-1] == pytest.approx(exact, rel=1e-5)
 
 
 def test_a_search_reaches_the_rank():
     search = GridSearchCV(
-        MKLClassifier(KERNELS[:2], approximation="nystroem", random_state=0), {"rank": [2, 80]}, cv=3
+        MKLClassifier(KERNELS[:2], approximation="nystroem", random_state=0),
+        {"rank": [2, 80]},
+        cv=3,
     ).fit(X, Y > 0)
     assert search.best_params_ == {"rank": 80}
 
 
 def test_linear_kernels_keep_their_columns():
     Z = RNG.standard_normal((len(X), 30)) * np.linspace(0.2, 3.0, 30)
-    kernels = [("a", Linear(), slice(0, 8)), ("b", Linear(), slice(8, 15)), ("c", Linear(), slice(15, 30))]
+    kernels = [
+        ("a", Linear(), slice(0, 8)),
+        ("b", Linear(), slice(8, 15)),
+        ("c", Linear(), slice(15, 30)),
+    ]
     exact = DiscriminantMKLClassifier(kernels, tol=1e-8).fit(Z, Y)
-    fitted = DiscriminantMKLClassifier(kernels, tol=1e-8, approximation="fourier", rank=15).fit(Z, Y)
+    fitted = DiscriminantMKLClassifier(kernels, tol=1e-8, approximation="fourier", rank=15).fit(
+        Z, Y
+    )
     assert_allclose(fitted.weights_, exact.weights_, rtol=1e-6, atol=1e-9)
     assert_allclose(fitted.decision_function(Z), exact.decision_function(Z), atol=1e-7)
 
@@ -351,7 +454,9 @@ def test_samples_need_not_be_dense_numbers():
     model = MKLClassifier([Spectrum(2)], approximation="nystroem").fit(words, [0, 0, 1, 1, 1, 0])
     assert_array_equal(model.predict(words), [0, 0, 1, 1, 1, 0])
     numbers = np.arange(len(X))[:, np.newaxis]
-    given = MKLClassifier([Precomputed(X @ X.T)], approximation="nystroem", tol=1e-7).fit(numbers, Y > 0)
+    given = MKLClassifier([Precomputed(X @ X.T)], approximation="nystroem", tol=1e-7).fit(
+        numbers, Y > 0
+    )
     exact = MKLClassifier([Linear()], tol=1e-7).fit(X, Y > 0)
     assert given.objective_ == pytest.approx(exact.objective_, rel=1e-6)
 
@@ -360,9 +465,11 @@ def test_samples_need_not_be_dense_numbers():
 
 
 def low_rank_matrices():
-    """The kernels as their features give them: drawn with one seed, landmarks are the same whatever the weights."""
+    """The kernels as their features give them: drawn with one seed, landmarks are the same whatever
+    the weights."""
     ones = [
-        DiscriminantMKLClassifier(GAUSSIANS, weights=weights, **LOW).fit(X, Y) for weights in np.eye(len(GAUSSIANS))
+        DiscriminantMKLClassifier(GAUSSIANS, weights=weights, **LOW).fit(X, Y)
+        for weights in np.eye(len(GAUSSIANS))
     ]
     return [one.kernel_matrix(X) for one in ones]
 
@@ -428,10 +535,15 @@ class CountedFeatures(StoredFeatures):
 
 
 def test_one_pass_forms_the_products_and_none_keeps_a_vector_a_kernel_and_class():
-    Z = [np.random.RandomState(m).standard_normal((len(X), 20)) + np.outer(F, np.eye(20)[m]) for m in range(3)]
+    Z = [
+        np.random.RandomState(m).standard_normal((len(X), 20)) + np.outer(F, np.eye(20)[m])
+        for m in range(3)
+    ]
     stack = CountedFeatures(Z)
     traces = centered_traces(stack, np.array([np.sum(one * one, axis=1) for one in Z]))
-    learner = DISCRIMINANT_SOLVERS["newton"](LearnerOptions(SumNorm(), trace_penalties(traces), tol=1e-6))
+    learner = DISCRIMINANT_SOLVERS["newton"](
+        LearnerOptions(SumNorm(), trace_penalties(traces), tol=1e-6)
+    )
     learned = learner.learn(stack, Discriminant(Y, 5e-4))
     assert learned.gap <= 1e-6
     assert learned.n_solves > 3
@@ -476,7 +588,11 @@ def test_a_memory_map_is_worth_its_array(mapped, monkeypatch, name, stored):
     case, entries = low_rank(name, kernels=kernels), [CountedGaussian.entries[0]]
     expected = clone(case.model).fit(X, case.y)
     entries.append(CountedGaussian.entries[0])
-    streamed = clone(case.model).set_params(memory_budget=2.0e6 if stored else 1.6e5).fit(mapped(X), case.y)
+    streamed = (
+        clone(case.model)
+        .set_params(memory_budget=2.0e6 if stored else 1.6e5)
+        .fit(mapped(X), case.y)
+    )
     entries.append(CountedGaussian.entries[0])
     # No room for 70 × 60 numbers beside the matrices of 61 × 61: every pass computes features anew.
     assert stored or entries[2] - entries[1] > 3 * (entries[1] - entries[0])
@@ -489,10 +605,14 @@ def test_a_memory_map_is_worth_its_array(mapped, monkeypatch, name, stored):
 
 @pytest.mark.parametrize("normalize", ["trace", "diagonal", "centered", None])
 def test_a_memory_map_is_normalised_like_its_array(mapped, normalize):
-    model = MKLClassifier(KERNELS, approximation="nystroem", rank=30, random_state=0, normalize=normalize, tol=1e-7)
+    model = MKLClassifier(
+        KERNELS, approximation="nystroem", rank=30, random_state=0, normalize=normalize, tol=1e-7
+    )
     stored = clone(model).fit(X, Y > 0)
     streamed = clone(model).set_params(memory_budget=2.0e6).fit(mapped(X), Y > 0)
-    assert_allclose(streamed.decision_function(mapped(NEW)), stored.decision_function(NEW), atol=1e-3)
+    assert_allclose(
+        streamed.decision_function(mapped(NEW)), stored.decision_function(NEW), atol=1e-3
+    )
     assert streamed.objective_ == pytest.approx(stored.objective_, rel=1e-6)
 
 
@@ -505,7 +625,9 @@ def test_whole_numbers_are_read_as_numbers(mapped):
     assert novelty.fit(mapped(whole)).duality_gap_ <= 1e-3
 
 
-@pytest.mark.parametrize("name", ["classifier", later("regressor"), later("posterior"), "discriminant", "localized"])
+@pytest.mark.parametrize(
+    "name", ["classifier", later("regressor"), later("posterior"), "discriminant", "localized"]
+)
 def test_parquet_is_worth_its_array(tmp_path, name):
     pd = pytest.importorskip("pandas")
     pytest.importorskip("pyarrow")
@@ -520,7 +642,9 @@ def test_parquet_is_worth_its_array(tmp_path, name):
     if name == "localized":
         case.model.set_params(gating_columns=["b"])
     stored = clone(case.model).fit(frame, case.y)
-    for path in (folder, str(tmp_path / "whole.parquet"))[: 2 if name in ("classifier", "localized") else 1]:
+    for path in (folder, str(tmp_path / "whole.parquet"))[
+        : 2 if name in ("classifier", "localized") else 1
+    ]:
         streamed = clone(case.model).fit(path, case.y)
         assert list(streamed.feature_names_in_) == list("abcd")
         assert_same(streamed, stored, case, tmp_path / "new.parquet", new)
@@ -545,7 +669,10 @@ def test_rows_on_workers_are_worth_rows_at_home(name):
     case = low_rank(given, **({"kernels": KERNELS, "rank": len(X)} if wide else {}))
     with dask.config.set(scheduler="synchronous"):
         y = None if case.y is None else da.from_array(case.y, chunks=(40, *np.shape(case.y)[1:]))
-        away, home = clone(case.model).fit(da.from_array(X, chunks=(40, 2)), y), clone(case.model).fit(X, case.y)
+        away, home = (
+            clone(case.model).fit(da.from_array(X, chunks=(40, 2)), y),
+            clone(case.model).fit(X, case.y),
+        )
         assert away.duality_gap_ <= case.model.tol
         assert_same(away, home, case, da.from_array(NEW, chunks=(20, 4)))
 
@@ -553,7 +680,10 @@ def test_rows_on_workers_are_worth_rows_at_home(name):
 def test_labels_do_not_become_posteriors_of_samples_elsewhere(mapped):
     da = pytest.importorskip("dask.array")
     model = PosteriorMKLClassifier(KERNELS, **LOW)
-    with pytest.raises(ValueError, match=r"estimated from arrays and memory maps only.*give the matrix of posteriors"):
+    with pytest.raises(
+        ValueError,
+        match=r"estimated from arrays and memory maps only.*give the matrix of posteriors",
+    ):
         model.fit(da.from_array(X, chunks=(50, 4)), NAMED)
     assert_array_equal(model.fit(mapped(X), NAMED).posteriors_, model.fit(X, NAMED).posteriors_)
     with pytest.raises(ValueError, match="inconsistent numbers of samples"):
@@ -584,7 +714,9 @@ def test_bad_sources_are_named(mapped, tmp_path):
 @pytest.mark.parametrize("target", [Y, Y > 0], ids=["three classes", "two classes"])
 def test_predictions_under_gates_are_those_of_a_loop(approximation, target):
     kernels = [Gaussian(1.5), Linear()]
-    model = LocalizedMKLClassifier(kernels, n_init=1, max_iter=3, **(LOW | {"approximation": approximation}))
+    model = LocalizedMKLClassifier(
+        kernels, n_init=1, max_iter=3, **(LOW | {"approximation": approximation})
+    )
     model.fit(X, target)
     gates, known_gates = np.atleast_3d(model.gate(NEW)), np.atleast_3d(model.gate(X))
     kernel_set = model.function_.expansion.kernel_set
@@ -595,7 +727,9 @@ def test_predictions_under_gates_are_those_of_a_loop(approximation, target):
             expected[j, c] = b
             for i, s in zip(model.support_, beta, strict=True):
                 for m in range(2):
-                    expected[j, c] += s * known_gates[i, m, c] * gates[j, m, c] * (known[m][i] @ new[m][j])
+                    expected[j, c] += (
+                        s * known_gates[i, m, c] * gates[j, m, c] * (known[m][i] @ new[m][j])
+                    )
     assert_allclose(model.decision_function(NEW).reshape(expected.shape), expected, atol=1e-9)
 
 
@@ -606,9 +740,13 @@ def test_one_seed_draws_landmarks_and_starts():
     other = clone(model).set_params(random_state=4).fit(X, Y > 0)
     assert not np.array_equal(other.gate(NEW), first.gate(NEW))
     assert not np.allclose(
-        other.function_.expansion.kernel_set.landmarks[0], first.function_.expansion.kernel_set.landmarks[0]
+        other.function_.expansion.kernel_set.landmarks[0],
+        first.function_.expansion.kernel_set.landmarks[0],
     )
-    drawn = [clone(model).set_params(random_state=np.random.RandomState(5)).fit(X, Y > 0) for _ in range(2)]
+    drawn = [
+        clone(model).set_params(random_state=np.random.RandomState(5)).fit(X, Y > 0)
+        for _ in range(2)
+    ]
     assert_array_equal(drawn[0].decision_function(NEW), drawn[1].decision_function(NEW))
     # The starts are those of the exact estimator: from one of them, both take the first step alike.
     full = clone(model).set_params(max_iter=1, rank=len(X), tol=1e-6).fit(X, Y > 0)
@@ -627,7 +765,9 @@ def test_gates_of_samples_that_are_no_numbers():
     rng = np.random.RandomState(0)
     words = np.array(["".join(rng.choice(list("ACGT"), 20)) for _ in range(40)])[:, np.newaxis]
     y = np.array([word.count("A") > 5 for word in words[:, 0]])
-    model = LocalizedMKLClassifier([Spectrum(2), Spectrum(3)], gating_kernel=Spectrum(1), n_init=1, **LOW).fit(words, y)
+    model = LocalizedMKLClassifier(
+        [Spectrum(2), Spectrum(3)], gating_kernel=Spectrum(1), n_init=1, **LOW
+    ).fit(words, y)
     assert model.gate(words).shape == (40, 2)
     assert model.score(words, y) > 0.8
     K = [np.asarray(kernel(X)) for kernel in (Linear(), Polynomial())]
@@ -643,16 +783,22 @@ def test_gates_read_strips_of_a_few_rows(mapped):
     for columns, kernel in (([0, 2], None), (None, Gaussian(2.0))):
         whole = GateInputs.fit(X, X, columns, kernel, weight)
         strips = GateInputs.fit(open_rows(mapped(X)), X, columns, kernel, weight, **few)
-        assert_allclose(strips(open_rows(mapped(NEW, "new.dat")), **few), whole(NEW), rtol=1e-9, atol=1e-12)
+        assert_allclose(
+            strips(open_rows(mapped(NEW, "new.dat")), **few), whole(NEW), rtol=1e-9, atol=1e-12
+        )
 
 
 def test_the_space_of_a_kernel_is_learned_from_a_part_of_many_samples():
     samples, weight = open_rows(X), np.ones(len(X))
-    some, again = (GateInputs.fit(samples, X, None, Gaussian(2.0), weight, 0, space_rows=40) for _ in range(2))
+    some, again = (
+        GateInputs.fit(samples, X, None, Gaussian(2.0), weight, 0, space_rows=40) for _ in range(2)
+    )
     assert some.space.samples.shape == (40, 4)
     assert_array_equal(some(NEW), again(NEW))
     for given in (X, samples):  # in memory, or few enough
-        assert GateInputs.fit(given, X, None, Gaussian(2.0), weight, 0).space.samples.shape == X.shape
+        assert (
+            GateInputs.fit(given, X, None, Gaussian(2.0), weight, 0).space.samples.shape == X.shape
+        )
 
 
 def test_starts_run_side_by_side_only_where_they_may():
@@ -662,7 +808,10 @@ def test_starts_run_side_by_side_only_where_they_may():
 
 
 def test_projections_are_learned_with_exact_kernels():
-    with pytest.raises(ValueError, match=r"approximation='nystroem': projections are learned with exact kernels only"):
+    with pytest.raises(
+        ValueError,
+        match=r"approximation='nystroem': projections are learned with exact kernels only",
+    ):
         LocalizedMKLClassifier([Projected(Linear(), 1)], approximation="nystroem").fit(X, Y)
 
 
@@ -673,8 +822,9 @@ def test_projections_are_learned_with_exact_kernels():
 def compiled_loops():
     """Import Numba and the compiled loops of machines.
 
-    A small machine takes its first steps in NumPy and goes on in compiled loops if they do not suffice, which depends
-    on rounding. Where that happens for the first time under measurement, the 30 MB of Numba itself are counted.
+    A small machine takes its first steps in NumPy and goes on in compiled loops if they do not
+    suffice, which depends on rounding. Where that happens for the first time under measurement, the
+    30 MB of Numba itself are counted.
     """
     samples = np.random.RandomState(0).standard_normal((500, 2))
     SVC(np.where(samples[:, 0] > samples[:, 1] ** 2, 1.0, -1.0)).solve(samples @ samples.T)
@@ -683,7 +833,9 @@ def compiled_loops():
 
 SOME_AND_ALL = [("some", Gaussian(2.0), [0, 1]), ("all", Gaussian(25.0))]
 UNIFORM = MKLClassifier(SOME_AND_ALL, weights="uniform", rank=150)
-JOINT = MKLClassifier([("some", Gaussian(2.0), [0, 1, 2]), ("all", Gaussian(30.0))], multi_class="joint", rank=60)
+JOINT = MKLClassifier(
+    [("some", Gaussian(2.0), [0, 1, 2]), ("all", Gaussian(30.0))], multi_class="joint", rank=60
+)
 GATES = LocalizedMKLClassifier(
     [("one", Gaussian(2.0), [0, 1]), ("line", Linear(), [0, 1]), ("all", Gaussian(25.0))],
     gating_columns=[0, 1],
@@ -722,7 +874,8 @@ def test_memory_stays_within_the_budget(mapped, monkeypatch, model, n, d, budget
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert model.duality_gap_ <= model.tol
-    # Beside the stack there are vectors of n numbers, and the few samples that the kernels are fitted to.
+    # Beside the stack there are vectors of n numbers, and the few samples that the kernels are
+    # fitted to.
     assert peak < budget + vectors * 8 * n + 2 * 8 * 200 * d < 0.75 * samples.nbytes
 
 
@@ -730,7 +883,9 @@ def test_features_need_no_matrix_a_class():
     n = len(X)
     with pytest.raises(MemoryError, match=r"3 classes needs.*approximation='nystroem'"):
         BilinearMKLClassifier([Linear()], memory_budget=1.5 * 8 * n * n, tol=1e-5).fit(X, NAMED)
-    model = BilinearMKLClassifier([Linear()], memory_budget=3 * 8 * n * n, tol=1e-5, **LOW).fit(X, NAMED)
+    model = BilinearMKLClassifier([Linear()], memory_budget=3 * 8 * n * n, tol=1e-5, **LOW).fit(
+        X, NAMED
+    )
     assert model.duality_gap_ <= 1e-5
 
 
@@ -740,13 +895,17 @@ def test_features_need_no_matrix_a_class():
 @pytest.mark.torch
 @pytest.mark.usefixtures("few_at_a_time")
 @pytest.mark.parametrize(
-    "name", [*sorted(LOW_RANK), *(f"{name}, matrices" for name in sorted(LOW_RANK) if "disc" in name)]
+    "name",
+    [*sorted(LOW_RANK), *(f"{name}, matrices" for name in sorted(LOW_RANK) if "disc" in name)],
 )
 def test_a_device_changes_nothing(name):
     pytest.importorskip("torch")
     given, wide, _ = name.partition(", matrices")
     case = low_rank(given, **({"kernels": KERNELS, "rank": len(X)} if wide else {}))
-    here, there = clone(case.model).fit(X, case.y), clone(case.model).set_params(device="cpu").fit(X, case.y)
+    here, there = (
+        clone(case.model).fit(X, case.y),
+        clone(case.model).set_params(device="cpu").fit(X, case.y),
+    )
     assert there.function_.expansion.device == "cpu"
     assert there.duality_gap_ <= case.model.tol
     assert_same(there, here, case)
@@ -800,7 +959,10 @@ def test_what_does_not_go_together_is_refused(name, tmp_path):
 @pytest.mark.parametrize("formulation", ["sdp", "sdp_approximate", "kim"])
 def test_formulations_in_matrices_are_refused(formulation):
     model = DiscriminantMKLClassifier(GAUSSIANS, solver=formulation, **LOW)
-    message = rf"solver='{formulation}' .*approximation='nystroem'.*solver='newton', or approximation=None"
+    message = (
+        rf"solver='{formulation}' .*approximation='nystroem'.*solver='newton', or"
+        r" approximation=None"
+    )
     with pytest.raises(ValueError, match=message):
         model.fit(X, Y > 0)
     # With given weights there is nothing to formulate.
@@ -829,14 +991,20 @@ def test_the_path_of_an_array_is_worth_its_memory_map(tmp_path, kind):
     path = tmp_path / "samples.npy"
     np.save(path, X)
     model = MKLClassifier(approximation="nystroem", rank=20, random_state=0)
-    by_path, by_map = (clone(model).fit(one, Y) for one in (kind(path), np.load(path, mmap_mode="r")))
-    np.testing.assert_array_equal(by_path.decision_function(kind(path)), by_map.decision_function(X))
+    by_path, by_map = (
+        clone(model).fit(one, Y) for one in (kind(path), np.load(path, mmap_mode="r"))
+    )
+    np.testing.assert_array_equal(
+        by_path.decision_function(kind(path)), by_map.decision_function(X)
+    )
 
 
 def test_files_that_hold_no_samples_are_named(tmp_path):
     model = MKLClassifier(approximation="nystroem", rank=20)
     (tmp_path / "samples.csv").write_text("a,b\n1,2\n")
-    with pytest.raises(ValueError, match=r"samples\.csv' is no Parquet file: give the path of one.*\.npy"):
+    with pytest.raises(
+        ValueError, match=r"samples\.csv' is no Parquet file: give the path of one.*\.npy"
+    ):
         model.fit(tmp_path / "samples.csv", Y)
     (tmp_path / "samples.npy").write_bytes(b"no array")
     with pytest.raises(ValueError, match=r"samples\.npy' is not read as an array of numbers"):
@@ -850,7 +1018,8 @@ def test_files_that_hold_no_samples_are_named(tmp_path):
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_steps_that_lower_the_value_of_kernels_in_features_are_gone_on_with(seed):
-    """The bound may follow the value a step later: interior points take three times as many steps there."""
+    """The bound may follow the value a step later: interior points take three times as many steps
+    there."""
     X, y = make_classification(n_samples=600, n_features=10, n_informative=6, random_state=seed)
     kernels = family(Gaussian(), width=[0.5, 1, 2, 4, 8])
     model = MKLClassifier(kernels, approximation="nystroem", rank=30, random_state=0).fit(X, y)

@@ -12,7 +12,8 @@ import pytest
 #: Three thousand samples in a process of their own take a quarter of a minute.
 pytestmark = pytest.mark.campaign
 
-#: MiB that documentation says come on top: of every fit up to 5000 samples, with room to spare; and once per process.
+#: MiB that documentation says come on top: of every fit up to 5000 samples, with room to spare; and
+#: once per process.
 FIT, PROCESS = 24, 180
 
 CODE = """
@@ -42,11 +43,16 @@ for budget, fits in ((10, 2), (38, 1)):
 """
 
 
-@pytest.mark.skipif(not os.access("/proc/self/clear_refs", os.W_OK), reason="peaks are read from Linux")
+@pytest.mark.skipif(
+    not os.access("/proc/self/clear_refs", os.W_OK), reason="peaks are read from Linux"
+)
 def test_a_fit_grows_the_process_by_its_budget_and_what_is_documented():
     source = Path(__file__).parents[2] / "src"
     path = os.pathsep.join([str(source), os.environ.get("PYTHONPATH", "")])
-    threads = {"OPENBLAS_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}  # every thread has buffers of its own
+    threads = {
+        "OPENBLAS_NUM_THREADS": "1",
+        "NUMBA_NUM_THREADS": "1",
+    }  # every thread has buffers of its own
     made = subprocess.run(
         [sys.executable, "-c", CODE],
         env=os.environ | {"PYTHONPATH": path} | threads,

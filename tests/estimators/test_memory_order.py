@@ -26,14 +26,21 @@ FOURIER = [Gaussian(factor=0.3), Gaussian(), Laplacian()]
 COLUMNS = [("left", Gaussian(), [0, 1, 2, 3]), ("right", Linear(), [3, 4, 5, 6])]
 #: Bits are equal after the first steps or never.
 MODELS = [
-    *(MKLClassifier(KERNELS, multi_class=kind, tol=0.05) for kind in ("ovr", "ovr-shared", "joint")),
+    *(
+        MKLClassifier(KERNELS, multi_class=kind, tol=0.05)
+        for kind in ("ovr", "ovr-shared", "joint")
+    ),
     MKLRegressor(KERNELS, norm=2, tol=0.05),
     MKLOneClass(KERNELS, tol=0.05),
     DiscriminantMKLClassifier(KERNELS, tol=0.05),
     LocalizedMKLClassifier(KERNELS, n_init=1, max_iter=1, random_state=0),
     MKLClassifierCV(KERNELS[2:4], Cs=[1.0], norms=(1,), cv=2, tol=0.05),
 ]
-APPROXIMATIONS = {"exact": {}, "nystroem": {"rank": 15}, "fourier": {"rank": 16, "kernels": FOURIER}}
+APPROXIMATIONS = {
+    "exact": {},
+    "nystroem": {"rank": 15},
+    "fourier": {"rank": 16, "kernels": FOURIER},
+}
 
 
 def fitted_values(model, samples, new):
@@ -52,7 +59,9 @@ def fitted_values(model, samples, new):
         *((model, ("nystroem", "fourier")[i % 2]) for i, model in enumerate(MODELS)),
     ],
     ids=lambda value: (
-        value if isinstance(value, str) else f"{type(value).__name__} {getattr(value, 'multi_class', '')}"
+        value
+        if isinstance(value, str)
+        else f"{type(value).__name__} {getattr(value, 'multi_class', '')}"
     ),
 )
 def test_the_order_in_memory_does_not_matter(model, approximation):
@@ -62,7 +71,8 @@ def test_the_order_in_memory_does_not_matter(model, approximation):
     model = clone(model).set_params(**options)
     expected = fitted_values(model, X, X[::2])
     strided = np.repeat(X, 2, axis=1)[:, ::2]
-    # Samples become rows in one place, before they are approximated. Frames hold columns; see below.
+    # Samples become rows in one place, before they are approximated. Frames hold columns; see
+    # below.
     for samples in (np.asfortranarray(X), strided)[: 2 if approximation == "exact" else 1]:
         for found, own in zip(fitted_values(model, samples, samples[::2]), expected, strict=True):
             assert_array_equal(found, own)
@@ -76,7 +86,10 @@ def test_columns_by_name_and_by_number(approximation):
     frame = pd.DataFrame(X, columns=list("abcdefg"))
     names = [("left", Gaussian(), list("abcd")), ("right", Linear(), list("defg"))]
     expected = fitted_values(MKLClassifier(COLUMNS, multi_class="pairwise", **options), X, X)
-    for model, samples in ((MKLClassifier(names), frame), (MKLClassifier(COLUMNS), np.asfortranarray(X))):
+    for model, samples in (
+        (MKLClassifier(names), frame),
+        (MKLClassifier(COLUMNS), np.asfortranarray(X)),
+    ):
         model.set_params(multi_class="pairwise", **options)
         for found, own in zip(fitted_values(model, samples, samples), expected, strict=True):
             assert_array_equal(found, own)

@@ -1,4 +1,5 @@
-"""Views that samples lack: against a loop that writes the completed kernel down, and plain fits to it."""
+"""Views that samples lack: against a loop that writes the completed kernel down, and plain fits to
+it."""
 
 from __future__ import annotations
 
@@ -45,7 +46,10 @@ def draw(n=60, seed=0, share=0.3):
     rng = np.random.RandomState(seed)
     hidden = rng.normal(size=(n, 2))
     X = np.hstack(
-        [hidden @ rng.normal(size=(2, len(c))) + 0.3 * rng.normal(size=(n, len(c))) for c in COLUMNS.values()]
+        [
+            hidden @ rng.normal(size=(2, len(c))) + 0.3 * rng.normal(size=(n, len(c)))
+            for c in COLUMNS.values()
+        ]
     )
     there = rng.uniform(size=(n, 3)) >= share
     there[~there.any(axis=1), 0] = True
@@ -60,7 +64,8 @@ def hidden_views(X, there):
 
 
 def naive_likeness(plain, has):
-    """How much kernels tell of each other: their alignment, in units of its mean over the others."""
+    """How much kernels tell of each other: their alignment, in units of its mean over the
+    others."""
     P = len(plain)
     likeness = np.zeros((P, P))
     for m in range(P):
@@ -92,7 +97,10 @@ def naive_kernels(X, there, n_train, rule):
         length = [np.sqrt(P / has[i].sum()) for i in range(n)]
         return [
             np.array(
-                [[length[i] * length[j] * K[i, j] * (has[i, m] and has[j, m]) for j in range(n)] for i in range(n)]
+                [
+                    [length[i] * length[j] * K[i, j] * (has[i, m] and has[j, m]) for j in range(n)]
+                    for i in range(n)
+                ]
             )
             for m, K in enumerate(plain)
         ]
@@ -111,7 +119,10 @@ def naive_kernels(X, there, n_train, rule):
             for j in range(n_train):
                 shared = [k for k in range(P) if has[i, k] and has[j, k]]
                 if has[j, m] and shared:
-                    each = [(plain[k][i, i] + plain[k][j, j] - 2 * plain[k][i, j]) / spread[k] for k in shared]
+                    each = [
+                        (plain[k][i, i] + plain[k][j, j] - 2 * plain[k][i, j]) / spread[k]
+                        for k in shared
+                    ]
                     count = likeness[m, shared]
                     far[j] = (count @ each + 1) / (count.sum() + 1)
             nearest = sorted(far, key=far.get)[:6] or [j for j in range(n_train) if has[j, m]]
@@ -129,18 +140,25 @@ def test_a_fit_is_the_plain_one_to_the_kernel_written_down(rule, where):
     if where == "prediction":
         there[:n] = True
     partial = hidden_views(X, there)
-    given = [(f"K{m}", Precomputed((K + K.T) / 2)) for m, K in enumerate(naive_kernels(X, there, n, rule))]
+    given = [
+        (f"K{m}", Precomputed((K + K.T) / 2))
+        for m, K in enumerate(naive_kernels(X, there, n, rule))
+    ]
     rows = np.arange(len(X)).reshape(-1, 1)
     plain = MKLClassifier(given, norm=2, normalize=None, tol=1e-9).fit(rows[:n], y[:n])
     model = MKLClassifier(KERNELS, norm=2, tol=1e-9, missing=rule).fit(partial[:n], y[:n])
     assert model.duality_gap_ <= 1e-9
     np.testing.assert_allclose(model.objective_, plain.objective_, rtol=1e-7)
     np.testing.assert_allclose(model.weights_, plain.weights_, atol=1e-4)
-    np.testing.assert_allclose(model.decision_function(partial), plain.decision_function(rows), atol=1e-3)
+    np.testing.assert_allclose(
+        model.decision_function(partial), plain.decision_function(rows), atol=1e-3
+    )
     np.testing.assert_allclose(model.contributions(partial), plain.contributions(rows), atol=1e-3)
     expected = np.tensordot(model.weights_, [kernel.K for _, kernel in given], axes=1)
     np.testing.assert_allclose(model.kernel_matrix(partial), expected, atol=1e-9)
-    np.testing.assert_allclose(model.kernel_matrix(partial[n:], partial[:9]), expected[n:, :9], atol=1e-9)
+    np.testing.assert_allclose(
+        model.kernel_matrix(partial[n:], partial[:9]), expected[n:, :9], atol=1e-9
+    )
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -155,7 +173,10 @@ def test_the_gap_is_that_of_the_kernel_written_down(rule):
     assert np.all((beta * y >= -1e-12) & (beta * y <= 2.0 + 1e-12))
     assert abs(beta.sum()) < 1e-9
     lower = beta @ y - 0.5 * max(forms)
-    upper = 0.5 * model.weights_ @ forms + 2.0 * np.maximum(1.0 - y * model.decision_function(partial), 0.0).sum()
+    upper = (
+        0.5 * model.weights_ @ forms
+        + 2.0 * np.maximum(1.0 - y * model.decision_function(partial), 0.0).sum()
+    )
     assert upper - lower <= 1e-5 * upper
     np.testing.assert_allclose(model.objective_, upper, rtol=1e-5)
 
@@ -173,14 +194,20 @@ def test_where_nothing_is_missing_nothing_changes(kind):
     if kind is MKLClassifier:
         plain = [(name, Precomputed(clone(kernel)(X[:, own]))) for name, kernel, own in KERNELS]
         rows = np.arange(len(X)).reshape(-1, 1)
-        exact, same = MKLClassifier(KERNELS, tol=1e-9).fit(X, y), MKLClassifier(plain, tol=1e-9).fit(rows, y)
-        np.testing.assert_allclose(exact.decision_function(X), same.decision_function(rows), atol=1e-4)
+        exact, same = (
+            MKLClassifier(KERNELS, tol=1e-9).fit(X, y),
+            MKLClassifier(plain, tol=1e-9).fit(rows, y),
+        )
+        np.testing.assert_allclose(
+            exact.decision_function(X), same.decision_function(rows), atol=1e-4
+        )
 
 
 @pytest.mark.filterwarnings("ignore:MKLOneClass")
 @pytest.mark.parametrize(
     ("model", "target", "rule"),
-    # The kernels are completed before a machine reads them: each machine has one rule, those of one kind both.
+    # The kernels are completed before a machine reads them: each machine has one rule, those of one
+    # kind both.
     [
         (MKLClassifier(KERNELS), "classes", "neighbors"),
         (MKLClassifier(KERNELS, multi_class="joint"), "classes", "zero"),
@@ -255,8 +282,13 @@ def test_a_matrix_with_gaps_stands_for_nan():
         K[~has], K[:, ~has] = np.nan, np.nan
         given.append((name, Precomputed(K)))
     rows = np.arange(len(X)).reshape(-1, 1)
-    model, expected = MKLClassifier(given, tol=1e-8).fit(rows, y), MKLClassifier(KERNELS, tol=1e-8).fit(partial, y)
-    np.testing.assert_allclose(model.decision_function(rows), expected.decision_function(partial), atol=1e-4)
+    model, expected = (
+        MKLClassifier(given, tol=1e-8).fit(rows, y),
+        MKLClassifier(KERNELS, tol=1e-8).fit(partial, y),
+    )
+    np.testing.assert_allclose(
+        model.decision_function(rows), expected.decision_function(partial), atol=1e-4
+    )
     with pytest.raises(ValueError, match=r"of K is NaN.*give further kernels"):
         MKLClassifier(given[:1]).fit(rows, y)
 
@@ -281,7 +313,9 @@ def test_folds_learn_everything_from_their_own_samples():
     plain = make_pipeline(StandardScaler(), MKLClassifier(KERNELS, C=1.0, norm=2, tol=1e-8))
     np.testing.assert_allclose(search.scores_[:, 0], cross_val_score(plain, partial, y, cv=folds))
     np.testing.assert_allclose(
-        search.decision_function(partial), plain.fit(partial, y).decision_function(partial), atol=1e-4
+        search.decision_function(partial),
+        plain.fit(partial, y).decision_function(partial),
+        atol=1e-4,
     )
 
 
@@ -293,7 +327,9 @@ def test_scikit_learn_passes_gaps_around(tmp_path):
     assert search.best_params_["mklclassifier__missing"] in RULES
     model = clone(pipeline[-1]).fit(partial, y)
     values = model.decision_function(partial)
-    np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).decision_function(partial), values)
+    np.testing.assert_array_equal(
+        pickle.loads(pickle.dumps(model)).decision_function(partial), values
+    )
     save(model, tmp_path / "model.skops")
     np.testing.assert_array_equal(load(tmp_path / "model.skops").decision_function(partial), values)
     assert model.__sklearn_tags__().input_tags.allow_nan
@@ -344,11 +380,26 @@ def test_what_cannot_be_completed_is_refused():
     X, target, there = draw()
     y, partial = target > 0, hidden_views(X, there)
     refused = {
-        r"X\[3\] has no view at all.*\(1 of 60\)": (MKLClassifier(KERNELS), changed(X, 3, slice(None))),
-        r"kernel 'c': none of the 60 training samples": (MKLClassifier(KERNELS), changed(X, slice(None), slice(7, 9))),
-        r"kernel 'b': X\[5\] contains NaN in 1 of 4 columns": (MKLClassifier(KERNELS), changed(X, 5, 3)),
-        r"missing='mean': choose one of 'neighbors', 'zero'": (MKLClassifier(KERNELS, missing="mean"), X),
-        r"approximation='nystroem': X contains NaN": (MKLClassifier(KERNELS, approximation="nystroem"), partial),
+        r"X\[3\] has no view at all.*\(1 of 60\)": (
+            MKLClassifier(KERNELS),
+            changed(X, 3, slice(None)),
+        ),
+        r"kernel 'c': none of the 60 training samples": (
+            MKLClassifier(KERNELS),
+            changed(X, slice(None), slice(7, 9)),
+        ),
+        r"kernel 'b': X\[5\] contains NaN in 1 of 4 columns": (
+            MKLClassifier(KERNELS),
+            changed(X, 5, 3),
+        ),
+        r"missing='mean': choose one of 'neighbors', 'zero'": (
+            MKLClassifier(KERNELS, missing="mean"),
+            X,
+        ),
+        r"approximation='nystroem': X contains NaN": (
+            MKLClassifier(KERNELS, approximation="nystroem"),
+            partial,
+        ),
     }
     for words, (model, samples) in refused.items():
         with pytest.raises(ValueError, match=words):
@@ -389,10 +440,14 @@ def test_the_gate_of_a_missing_view_is_zero(gating):
     K = sum(np.outer(gates[:, m], gates[:, m]) * plain[m] for m in range(4))
     np.testing.assert_allclose(model.kernel_matrix(partial), K, atol=1e-9)
     machine = SVC(kernel="precomputed", C=2.0, tol=1e-8).fit(K, y)
-    np.testing.assert_allclose(model.decision_function(partial), machine.decision_function(K), atol=1e-2)
+    np.testing.assert_allclose(
+        model.decision_function(partial), machine.decision_function(K), atol=1e-2
+    )
     shares = model.contributions(partial)
     assert np.all(shares[~has] == 0)
-    np.testing.assert_allclose(shares.sum(axis=1) + model.intercept_, model.decision_function(partial), atol=1e-9)
+    np.testing.assert_allclose(
+        shares.sum(axis=1) + model.intercept_, model.decision_function(partial), atol=1e-9
+    )
     later = LocalizedMKLClassifier(KERNELS, gating=gating, n_init=1, tol=0.1).fit(X, y)
     assert np.all(later.gate(partial)[~has] == 0)
     shares = later.contributions(partial)
@@ -403,12 +458,14 @@ def test_the_gate_of_a_missing_view_is_zero(gating):
 @pytest.mark.parametrize(("n", "digits"), [(60, 0), (330, 3)])
 def test_completion_does_not_depend_on_the_order_of_the_samples(n, digits):
     X, target, there = draw(n, share=0.2)
-    # Of coarse numbers many samples are equally near. Of more than 300 samples the scales are measured on some.
+    # Of coarse numbers many samples are equally near. Of more than 300 samples the scales are
+    # measured on some.
     X = np.round(X, digits)
     partial, y = hidden_views(X, there), target > 0
     by_class = np.argsort(y, kind="stable")
     models = [
-        MKLClassifier(KERNELS, weights="uniform").fit(partial[rows], y[rows]) for rows in (by_class, by_class[::-1])
+        MKLClassifier(KERNELS, weights="uniform").fit(partial[rows], y[rows])
+        for rows in (by_class, by_class[::-1])
     ]
     first, second = [model.function_.expansion.sums.missing for model in models]
     np.testing.assert_allclose(first._measured()[0], second._measured()[0], rtol=1e-9)

@@ -1,4 +1,5 @@
-"""The value of the training problem and its certificate, recomputed from the fitted model by the papers' formulas."""
+"""The value of the training problem and its certificate, recomputed from the fitted model by the
+papers' formulas."""
 
 from __future__ import annotations
 
@@ -41,7 +42,8 @@ def kernel_matrices(X):
 
 
 def block_norm(model, beta, X):
-    """(Σ ‖w_m‖)² where weights were learned, else the norm in the combined kernel's own space, Σ η_m βᵀK_mβ."""
+    """(Σ ‖w_m‖)² where weights were learned, else the norm in the combined kernel's own space, Σ
+    η_m βᵀK_mβ."""
     squares = np.array([beta @ K @ beta for K in kernel_matrices(X)])
     if model.weights is not None:
         return model.weights_ @ squares
@@ -72,7 +74,9 @@ def test_classification(samples, weights, slack):
 @pytest.mark.parametrize("slack", [1, 2])
 def test_regression(samples, weights, slack):
     X, _, y = samples
-    model = MKLRegressor(KERNELS, C=C, epsilon=EPSILON, slack=slack, weights=weights, tol=TOL).fit(X, y)
+    model = MKLRegressor(KERNELS, C=C, epsilon=EPSILON, slack=slack, weights=weights, tol=TOL).fit(
+        X, y
+    )
     beta = signed(model, len(X))
     assert beta.sum() == pytest.approx(0, abs=1e-9)
     quadratic = beta @ model.kernel_matrix(X) @ beta
@@ -105,7 +109,8 @@ def check_value(model, primal, dual):
     assert model.duality_gap_ <= TOL
     scale = max(abs(primal), abs(dual))
     assert primal >= dual - 1e-9 * scale
-    # Away from the optimum in β by √gap, the learned problem's norm is off by as much to first order at most.
+    # Away from the optimum in β by √gap, the learned problem's norm is off by as much to first
+    # order at most.
     assert primal == pytest.approx(dual, rel=1e-4 if model.weights is None else 2 * TOL)
     assert model.objective_ == pytest.approx(dual, rel=2 * TOL)
 
@@ -123,7 +128,9 @@ def test_the_weights_obey_their_norm(samples, norm, penalties):
 def test_what_is_counted(samples):
     X, y, _ = samples
     model = MKLClassifier(KERNELS, tol=1e-5).fit(X, y)
-    assert model.n_support_.tolist() == [int((y[model.support_] == c).sum()) for c in model.classes_]
+    assert model.n_support_.tolist() == [
+        int((y[model.support_] == c).sum()) for c in model.classes_
+    ]
     assert model.n_support_.sum() == len(model.support_) == model.dual_coef_.shape[1]
     assert model.support_fraction_ == len(model.support_) / len(X)
     assert np.all(np.diff(model.support_) > 0)
@@ -153,7 +160,9 @@ def test_the_cost_by_hand(samples):
     # Of the costs 1, 2 and 5, the active kernels carry 6 of 8.
     assert model.cost([1, 2, 5]) == pytest.approx(len(model.support_) * 6 / 8)
     assert model.cost([0, 3, 0]) == 0.0
-    two_points = MKLClassifier([Linear(), Gaussian(1.0)], weights=[1, 0]).fit([[-1.0], [1.0]], [0, 1])
+    two_points = MKLClassifier([Linear(), Gaussian(1.0)], weights=[1, 0]).fit(
+        [[-1.0], [1.0]], [0, 1]
+    )
     assert two_points.cost([1, 3]) == pytest.approx(2 * 1 / 4)
     for costs in ([1, 2], [1, -2, 5], [0, 0, 0]):
         with pytest.raises(ValueError, match="costs"):
@@ -163,7 +172,9 @@ def test_the_cost_by_hand(samples):
 def test_given_and_learned_weights_report_the_same_side_of_the_gap():
     X, y = make_gaussians(n_components=4, n_samples=60, random_state=0)
     kernel = [("bell", Gaussian(1.0))]
-    loose = [MKLClassifier(kernel, weights=w, tol=0.05).fit(X, y).objective_ for w in (None, "uniform")]
+    loose = [
+        MKLClassifier(kernel, weights=w, tol=0.05).fit(X, y).objective_ for w in (None, "uniform")
+    ]
     exact = MKLClassifier(kernel, tol=1e-10).fit(X, y).objective_
     # Both are primal values: no less than the optimum.
     assert min(loose) >= exact * (1 - 1e-9)

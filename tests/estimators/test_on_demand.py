@@ -1,4 +1,5 @@
-"""Kernels that are never stored: the same models as with stored matrices, within a budget that has no room for one."""
+"""Kernels that are never stored: the same models as with stored matrices, within a budget that has
+no room for one."""
 
 from __future__ import annotations
 
@@ -41,7 +42,10 @@ CASES = {
     "quadratic slack": (MKLClassifier(KERNELS, slack=2, tol=1e-6), TWO),
     "one versus rest": (MKLClassifier(KERNELS, tol=1e-6), THREE),
     "all classes at once": (MKLClassifier(KERNELS, multi_class="joint", tol=1e-3), THREE),
-    "weights shared by classes": (MKLClassifier(KERNELS, multi_class="ovr-shared", tol=1e-5), THREE),
+    "weights shared by classes": (
+        MKLClassifier(KERNELS, multi_class="ovr-shared", tol=1e-5),
+        THREE,
+    ),
     "quadratic norm": (MKLClassifier(KERNELS, norm=2, tol=1e-6), TWO),
     "fixed weights": (MKLClassifier(KERNELS, weights="uniform", C=30.0, tol=1e-6), TWO),
     "column generation": (MKLClassifier(KERNELS, solver="silp", tol=1e-4), TWO),
@@ -74,7 +78,9 @@ def test_the_same_model_as_with_stored_matrices(name, device, capsys):
 
 
 def test_one_kernel_is_libsvm():
-    model = MKLClassifier([Gaussian(2.0)], C=5.0, normalize=None, tol=1e-7, memory_budget=BUDGET).fit(X, TWO)
+    model = MKLClassifier(
+        [Gaussian(2.0)], C=5.0, normalize=None, tol=1e-7, memory_budget=BUDGET
+    ).fit(X, TWO)
     theirs = SVC(C=5.0, gamma=1 / 4.0, tol=1e-6).fit(X, TWO)
     assert_allclose(model.decision_function(X), theirs.decision_function(X), atol=2e-3)
 
@@ -89,7 +95,10 @@ def test_free_samples_that_no_working_set_has_room_for_move_together():
     kernel_set = KernelSet.fit(lay_specs(read_kernels([Gaussian(0.3)]), X), X, "trace")
     gram = make_stack(kernel_set, kernel_set.views(X), budget=BUDGET // 10).combine(np.ones(1))
     program, rounds = machines.SVC(np.where(TWO == "yes", 1.0, -1.0), 10.0).program, []
-    for options in (DEFAULTS, SolverOptions(free_rounds=replace(DEFAULTS.free_rounds, newton_free=0))):
+    for options in (
+        DEFAULTS,
+        SolverOptions(free_rounds=replace(DEFAULTS.free_rounds, newton_free=0)),
+    ):
         policy = FreeThenViolating(gram, options)
         state = SingleOutput(gram, program, np.zeros(N), policy)
         found = state.solve(1e-6)
@@ -108,7 +117,9 @@ def test_one_class_of_many_samples_and_few_of_the_other():
 
 @pytest.mark.filterwarnings("ignore:Localized:sklearn.exceptions.ConvergenceWarning")
 def test_localized_learning_takes_the_same_steps():
-    model = LocalizedMKLClassifier([Linear(), Gaussian(2.0)], n_init=1, max_iter=5, random_state=0, tol=1e-6)
+    model = LocalizedMKLClassifier(
+        [Linear(), Gaussian(2.0)], n_init=1, max_iter=5, random_state=0, tol=1e-6
+    )
     stored = fitted(model, TWO, memory_budget=None).objective_
     assert_allclose(fitted(model, TWO, memory_budget=BUDGET).objective_, stored, rtol=1e-3)
 
@@ -121,7 +132,10 @@ def test_what_needs_the_whole_matrix_says_so():
 def test_verbose_says_what_was_chosen_and_why(capsys):
     MKLClassifier(KERNELS, memory_budget=BUDGET, verbose=True).fit(X, TWO)
     said = " ".join(capsys.readouterr().out.split())
-    assert "one combined 180 x 180 kernel matrix needs 253.1 KiB, the budget is 128.0 KiB: entries are computed" in said
+    assert (
+        "one combined 180 x 180 kernel matrix needs 253.1 KiB, the budget is 128.0 KiB: entries are"
+        " computed" in said
+    )
 
 
 def test_memory_stays_within_the_budget():
@@ -130,7 +144,8 @@ def test_memory_stays_within_the_budget():
     y = samples[:, 0] ** 2 + samples[:, 1] > 0.5
     budget = n * n * 4 // 4
     model = MKLClassifier([Gaussian(1.0), Gaussian(4.0)])
-    # Compiled code is loaded before memory is watched: that of kernels on demand, in the precision of many samples.
+    # Compiled code is loaded before memory is watched: that of kernels on demand, in the precision
+    # of many samples.
     model.set_params(memory_budget=budget / 16).fit(samples[:1500], y[:1500])
     model.set_params(memory_budget=budget)
     tracemalloc.start()
@@ -144,16 +159,23 @@ def test_memory_stays_within_the_budget():
 def test_low_rank_factors_are_those_of_nystroem(gated, device):
     kernel_set = KernelSet.fit(lay_specs(read_kernels(KERNELS), X), X, None)
     options = StackOptions(most_rank=20, rank_share=1.0)
-    stack = make_stack(kernel_set, kernel_set.views(X), device=device, budget=BUDGET, options=options)
+    stack = make_stack(
+        kernel_set, kernel_set.views(X), device=device, budget=BUDGET, options=options
+    )
     gates = RNG.uniform(0.1, 1.0, size=(N, 3))
     weights = np.array([0.2, 0.0, 0.7])
     gram = stack.combine(gates if gated else weights)
     each = [gaussian(0.7), gaussian(3.0), X @ X.T]
-    K = sum((np.outer(g, g) if gated else w) * one for g, w, one in zip(gates.T, weights, each, strict=True))
+    K = sum(
+        (np.outer(g, g) if gated else w) * one
+        for g, w, one in zip(gates.T, weights, each, strict=True)
+    )
     Z = gram.backend.to_numpy(gram.low_rank())
     some = np.linspace(0, N - 1, 20).astype(int)
     assert Z.shape == (N, 20)
-    assert_allclose(Z @ Z.T, K[:, some] @ np.linalg.solve(K[np.ix_(some, some)], K[some]), atol=1e-6)
+    assert_allclose(
+        Z @ Z.T, K[:, some] @ np.linalg.solve(K[np.ix_(some, some)], K[some]), atol=1e-6
+    )
 
 
 def gaussian(width):
@@ -161,7 +183,10 @@ def gaussian(width):
 
 
 def test_rounds_that_reach_a_few_start_from_low_rank_factors(device):
-    samples, labels = np.tile(X, (2, 1)) + 0.1 * np.random.default_rng(4).normal(size=(2 * N, 4)), np.tile(TWO, 2)
+    samples, labels = (
+        np.tile(X, (2, 1)) + 0.1 * np.random.default_rng(4).normal(size=(2 * N, 4)),
+        np.tile(TWO, 2),
+    )
     y = np.where(labels == "yes", 1.0, -1.0)
     machine = machines.SVC(y, 1.0)
     kernel_set = KernelSet.fit(lay_specs(read_kernels(KERNELS), samples), samples, None)
@@ -169,7 +194,9 @@ def test_rounds_that_reach_a_few_start_from_low_rank_factors(device):
     stored = machine.solve(make_stack(kernel_set, views).combine(weights), tol=1e-6)
     # Room for 85 of 360 samples at once.
     budget, options = 8 * 85**2 / 0.6, StackOptions(rank_share=10.0)
-    gram = make_stack(kernel_set, views, device=device, budget=budget, options=options).combine(weights)
+    gram = make_stack(kernel_set, views, device=device, budget=budget, options=options).combine(
+        weights
+    )
     starts, plain = [], gram.low_rank
     gram.low_rank = lambda: starts.append(1) or plain()
     found = machine.solve(gram, tol=1e-6)

@@ -1,4 +1,5 @@
-"""One-class estimators as they come: novelty found as scikit-learn finds it, and a warning where kernels mislead."""
+"""One-class estimators as they come: novelty found as scikit-learn finds it, and a warning where
+kernels mislead."""
 
 from __future__ import annotations
 
@@ -31,8 +32,11 @@ X = np.random.RandomState(0).normal(size=(30, 3))
 
 
 def areas(load, normal, models):
-    """Area under the ROC curve of each model, the other half of the normal class against the other classes."""
-    given = {"n_samples": 300, "random_state": 0} if load.__module__.startswith("reproduction") else {}
+    """Area under the ROC curve of each model, the other half of the normal class against the other
+    classes."""
+    given = (
+        {"n_samples": 300, "random_state": 0} if load.__module__.startswith("reproduction") else {}
+    )
     X, y = load(**given) if given else load(return_X_y=True)
     usual, odd = X[y == normal][:170], X[y != normal][::2]
     order = np.random.RandomState(0).permutation(len(usual))
@@ -44,7 +48,9 @@ def areas(load, normal, models):
     return [roc_auc_score(truth, model.fit(train).decision_function(test)) for model in models]
 
 
-@pytest.mark.parametrize(("load", "normal"), TASKS, ids=lambda value: getattr(value, "__name__", value))
+@pytest.mark.parametrize(
+    ("load", "normal"), TASKS, ids=lambda value: getattr(value, "__name__", value)
+)
 def test_defaults_find_novelty_as_scikit_learn_does(load, normal):
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
@@ -52,12 +58,16 @@ def test_defaults_find_novelty_as_scikit_learn_does(load, normal):
     assert min(ours) > reference - 0.02
 
 
-@pytest.mark.parametrize("options", [{}, {"approximation": "nystroem", "rank": 20}], ids=["exact", "nystroem"])
+@pytest.mark.parametrize(
+    "options", [{}, {"approximation": "nystroem", "rank": 20}], ids=["exact", "nystroem"]
+)
 @pytest.mark.parametrize("kind", BOTH)
 def test_kernels_that_grow_with_the_distance_are_named_once(kind, options):
     kernels = [("line", Linear()), ("square", Polynomial()), ("bell", Gaussian())]
     model = kind(kernels, random_state=0, **options)
-    with pytest.warns(UserWarning, match=r"of line, square differs .*Gaussian\(\).* normalize='diagonal'") as caught:
+    with pytest.warns(
+        UserWarning, match=r"of line, square differs .*Gaussian\(\).* normalize='diagonal'"
+    ) as caught:
         model.fit(X)
     assert len([one for one in caught if "normalize" in str(one.message)]) == 1
     assert caught[0].filename == __file__
@@ -70,7 +80,10 @@ def test_kernels_that_grow_with_the_distance_are_named_once(kind, options):
         (None, {}),
         ([Gaussian(), Correlation()], {"approximation": "nystroem", "rank": 20}),
         ([Linear(), Polynomial()], {"normalize": "diagonal"}),
-        ([Linear(), Polynomial()], {"normalize": "diagonal", "approximation": "nystroem", "rank": 20}),
+        (
+            [Linear(), Polynomial()],
+            {"normalize": "diagonal", "approximation": "nystroem", "rank": 20},
+        ),
     ],
 )
 def test_kernels_of_constant_diagonal_are_not(kind, kernels, options):
@@ -108,12 +121,16 @@ def squared_problem(n, nu):
 
 
 @pytest.mark.parametrize(
-    ("solver", "nu"), [("newton", 0.3), ("newton", 4.0), ("reduced_gradient", 0.3), ("silp", 0.3), ("qcqp", 0.3)]
+    ("solver", "nu"),
+    [("newton", 0.3), ("newton", 4.0), ("reduced_gradient", 0.3), ("silp", 0.3), ("qcqp", 0.3)],
 )
 def test_squared_slacks_reach_the_optimum_of_a_conic_program(solver, nu):
     kernels = [Gaussian(0.5), Gaussian(1.5), Correlation()]
     model = MKLOneClass(kernels, nu=nu, slack=2, tol=1e-7, solver=solver).fit(X)
-    Ks = [MKLOneClass([kernel], weights="uniform", slack=2).fit(X).kernel_matrix(X) for kernel in kernels]
+    Ks = [
+        MKLOneClass([kernel], weights="uniform", slack=2).fit(X).kernel_matrix(X)
+        for kernel in kernels
+    ]
     best, weights, _ = solve_mkl_conic(Ks, squared_problem(len(X), nu))
     assert model.objective_ == pytest.approx(best, rel=1e-5)
     np.testing.assert_allclose(model.weights_, weights, atol=1e-2)
@@ -124,19 +141,25 @@ def test_squared_slacks_reach_the_optimum_of_a_conic_program(solver, nu):
     beta[model.support_] = model.dual_coef_[0]
     primal = 0.5 * beta @ K @ beta + np.sum(slack**2) / (2 * nu) + model.intercept_[0]
     assert primal == pytest.approx(best, rel=1e-4)
-    # At the optimum β = ξ / ν: the samples below the boundary, and no other, support it. A gap of g leaves β within
-    # √(2g/ν) of it.
+    # At the optimum β = ξ / ν: the samples below the boundary, and no other, support it. A gap of g
+    # leaves β within √(2g/ν) of it.
     np.testing.assert_allclose(beta, slack / nu, atol=1e-3)
 
 
 @pytest.mark.parametrize("kind", BOTH)
 def test_squared_slacks_with_weights_of_samples_and_in_features(kind):
     weight = np.tile([1.0, 2.0], 15)
-    options = {"slack": 2, "n_init": 1, "tol": 1e-6} if kind is LocalizedMKLOneClass else {"slack": 2, "tol": 1e-8}
+    options = (
+        {"slack": 2, "n_init": 1, "tol": 1e-6}
+        if kind is LocalizedMKLOneClass
+        else {"slack": 2, "tol": 1e-8}
+    )
     options |= {"gating": "constant"} if kind is LocalizedMKLOneClass else {}
     repeated = kind([Gaussian()], **options).fit(np.repeat(X, [1, 2] * 15, axis=0))
     weighted = kind([Gaussian()], **options).fit(X, sample_weight=weight)
-    np.testing.assert_allclose(weighted.decision_function(X), repeated.decision_function(X), atol=1e-5)
+    np.testing.assert_allclose(
+        weighted.decision_function(X), repeated.decision_function(X), atol=1e-5
+    )
     features = kind([Gaussian()], approximation="nystroem", rank=30, **options).fit(X)
     exact = kind([Gaussian()], **options).fit(X)
     np.testing.assert_allclose(features.objective_, exact.objective_, rtol=1e-4)

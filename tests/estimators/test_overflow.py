@@ -38,7 +38,15 @@ def fit_quietly(model, X, y):
 
 @pytest.mark.parametrize(
     ("primal", "dual"),
-    [(np.nan, np.nan), (1.0, np.nan), (np.nan, 1.0), (np.inf, 1.0), (np.inf, np.inf), (1.0, -np.inf), (-np.inf, 1.0)],
+    [
+        (np.nan, np.nan),
+        (1.0, np.nan),
+        (np.nan, 1.0),
+        (np.inf, 1.0),
+        (np.inf, np.inf),
+        (1.0, -np.inf),
+        (-np.inf, 1.0),
+    ],
 )
 @pytest.mark.parametrize("noise", [0.0, 1.0])
 def test_bounds_that_are_not_finite_certify_nothing(primal, dual, noise):
@@ -48,7 +56,10 @@ def test_bounds_that_are_not_finite_certify_nothing(primal, dual, noise):
 @pytest.mark.parametrize(
     ("model", "classes"),
     [
-        *((MKLClassifier(KERNELS, C=1e200, solver=solver), 2) for solver in ("newton", "reduced_gradient", "silp")),
+        *(
+            (MKLClassifier(KERNELS, C=1e200, solver=solver), 2)
+            for solver in ("newton", "reduced_gradient", "silp")
+        ),
         (MKLClassifier(KERNELS, C=1e200, slack=2), 2),
         (MKLClassifier(KERNELS, C=1e200, norm=2), 2),
         (MKLClassifier(KERNELS, C=1e200, weights="uniform"), 2),

@@ -43,7 +43,9 @@ def test_a_search_reaches_into_the_kernels(data):
     grid = {"kernels__gauss__width": [0.01, 3.0], "C": [1.0]}
     search = GridSearchCV(MKLClassifier(named(), weights=[0, 1]), grid, cv=3).fit(X, y)
     alone = [
-        MKLClassifier([Gaussian(width)], weights="uniform").fit(X[:40, :2], y[:40]).score(X[40:, :2], y[40:])
+        MKLClassifier([Gaussian(width)], weights="uniform")
+        .fit(X[:40, :2], y[:40])
+        .score(X[40:, :2], y[40:])
         for width in (0.01, 3.0)
     ]
     assert search.best_params_["kernels__gauss__width"] == (0.01, 3.0)[int(np.argmax(alone))]
@@ -69,9 +71,18 @@ def test_parameters_are_read_and_written_by_name():
     assert params["kernels__polynomial__degree"] == 3
     assert params["kernels__column__kernel__width"] == 1.0
     assert isinstance(params["kernels__line"], Linear)
-    model.set_params(kernels__gauss=Polynomial(), kernels__gauss__degree=5, kernels__column__kernel__width=4.0, C=7)
+    model.set_params(
+        kernels__gauss=Polynomial(),
+        kernels__gauss__degree=5,
+        kernels__column__kernel__width=4.0,
+        C=7,
+    )
     params = model.get_params()
-    assert (params["kernels__gauss__degree"], params["kernels__column__kernel__width"], params["C"]) == (5, 4.0, 7)
+    assert (
+        params["kernels__gauss__degree"],
+        params["kernels__column__kernel__width"],
+        params["C"],
+    ) == (5, 4.0, 7)
     assert "kernels__gauss__width" not in params
     assert [entry[0] for entry in model.kernels] == ["line", "gauss", "polynomial", "column"]
 
@@ -97,7 +108,9 @@ def test_setting_leaves_the_users_list_alone():
     assert isinstance(second.get_params()["kernels__gauss"], Gaussian)
 
 
-@pytest.mark.parametrize("wrong", ["kernels__bell", "kernels__bell__width", "kernels__gauss__degree", "kernel"])
+@pytest.mark.parametrize(
+    "wrong", ["kernels__bell", "kernels__bell__width", "kernels__gauss__degree", "kernel"]
+)
 def test_unknown_names_are_named(wrong):
     with pytest.raises(ValueError, match=rf"Invalid parameter '({wrong}|degree)'"):
         MKLClassifier(named()).set_params(**{wrong: 1.0})
@@ -139,16 +152,23 @@ def test_fitting_changes_no_parameter(data):
     assert repr(kernels) == before
 
 
-# How it prints -----------------------------------------------------------------------------------------------------
+# How it prints ------------------------------------------------------------------------------------
 
 
 def test_it_prints_what_differs_from_the_defaults_as_it_was_written():
     assert repr(MKLClassifier()) == "MKLClassifier()"
-    model = MKLRegressor([("both", Gaussian(2.0) * Linear() + Polynomial(3), ["a"])], C=2, epsilon=0.1)
-    assert repr(model) == (
-        "MKLRegressor(kernels=[('both', Gaussian(width=2.0) * Linear() + Polynomial(degree=3), ['a'])], C=2)"
+    model = MKLRegressor(
+        [("both", Gaussian(2.0) * Linear() + Polynomial(3), ["a"])], C=2, epsilon=0.1
     )
-    assert repr(MKLOneClass([Precomputed(np.eye(3))], nu=0.2)) == "MKLOneClass(kernels=[Precomputed(<3 x 3>)], nu=0.2)"
+    assert (
+        repr(model)
+        == "MKLRegressor(kernels=[('both', Gaussian(width=2.0) * Linear() + Polynomial(degree=3),"
+        " ['a'])], C=2)"
+    )
+    assert (
+        repr(MKLOneClass([Precomputed(np.eye(3))], nu=0.2))
+        == "MKLOneClass(kernels=[Precomputed(<3 x 3>)], nu=0.2)"
+    )
 
 
 def test_long_lists_are_shortened():
@@ -157,12 +177,20 @@ def test_long_lists_are_shortened():
     assert text.startswith("MKLClassifier(kernels=[Gaussian(width=1), Gaussian(width=2), ")
     assert text.endswith("..., Gaussian(width=200) (200 in all)], C=5)")
     assert len(repr(MKLClassifier("x" * 1000))) <= 700
-    assert MKLClassifier(family(Gaussian(), width=range(1, 201))).__repr__(N_CHAR_MAX=50).endswith("...)")
+    assert (
+        MKLClassifier(family(Gaussian(), width=range(1, 201)))
+        .__repr__(N_CHAR_MAX=50)
+        .endswith("...)")
+    )
 
 
-@pytest.mark.parametrize("kernels", [None, named(), [Precomputed(np.eye(4))], [Linear() + Gaussian()], "wrong", 3])
+@pytest.mark.parametrize(
+    "kernels", [None, named(), [Precomputed(np.eye(4))], [Linear() + Gaussian()], "wrong", 3]
+)
 def test_everything_around_it_prints_too(kernels):
-    search = GridSearchCV(make_pipeline(StandardScaler(), MKLClassifier(kernels, C=2)), {"mklclassifier__C": [1, 2]})
+    search = GridSearchCV(
+        make_pipeline(StandardScaler(), MKLClassifier(kernels, C=2)), {"mklclassifier__C": [1, 2]}
+    )
     assert "MKLClassifier(" in repr(search)
     assert "MKLClassifier" in search._repr_html_()
     assert "MKLClassifier" in MKLClassifier(kernels)._repr_html_()
@@ -185,7 +213,11 @@ def test_every_estimator_lists_its_parameters_in_its_own_init(kind):
     # What could be mistaken for the default of a parameter would be an attribute of the class.
     inherited = [name for name in parameters if name in vars(kind)]
     assert inherited == []
-    by_name = [parameter.name for parameter in parameters.values() if parameter.kind is parameter.KEYWORD_ONLY]
+    by_name = [
+        parameter.name
+        for parameter in parameters.values()
+        if parameter.kind is parameter.KEYWORD_ONLY
+    ]
     assert by_name == list(parameters)[-len(by_name) :]
 
 
@@ -220,9 +252,16 @@ def test_a_subclass_of_a_user_has_the_parameters_of_its_own_init(data):
     assert repr(model) == "ShortList(width=3.0)"
     assert clone(model).set_params(C=7).C == 7
     alone = MKLClassifier([Gaussian(3.0)], weights="uniform").fit(X, y)
-    np.testing.assert_array_equal(clone(model).fit(X, y).decision_function(X), alone.decision_function(X))
+    np.testing.assert_array_equal(
+        clone(model).fit(X, y).decision_function(X), alone.decision_function(X)
+    )
     assert LongList().get_params() == LongList(None).get_params()
-    assert {"extra": "x", "C": 5.0, "rank": 500, "kernels": None}.items() <= LongList().get_params().items()
+    assert {
+        "extra": "x",
+        "C": 5.0,
+        "rank": 500,
+        "kernels": None,
+    }.items() <= LongList().get_params().items()
     assert clone(LongList(extra="z")).extra == "z"
     assert LongList() != LongList()  # estimators are compared by identity
     with pytest.raises(ValueError, match="rank=3: exact kernels have no rank"):
@@ -232,7 +271,9 @@ def test_a_subclass_of_a_user_has_the_parameters_of_its_own_init(data):
 
 
 @pytest.mark.parametrize("rank", [3, "many", -5, [3, 4], 2.5])
-@pytest.mark.parametrize("kind", [MKLClassifier, MKLRegressor, MKLOneClass, MKLRidgeCV, MKLClassifierCV])
+@pytest.mark.parametrize(
+    "kind", [MKLClassifier, MKLRegressor, MKLOneClass, MKLRidgeCV, MKLClassifierCV]
+)
 def test_a_rank_of_exact_kernels_is_refused(kind, rank, data):
     said = r"rank=.*: (exact kernels have no rank; give approximation=|give a whole number)"
     with pytest.raises(ValueError, match=said):

@@ -21,7 +21,13 @@ from kernelmosaic.engine.search import (
 )
 from kernelmosaic.gram.stack import ComputedStack
 from kernelmosaic.kernels import Gaussian, Linear, per_column
-from kernelmosaic.learning.certificate import Entries, KernelWeights, KnownForms, certified_gap, known_forms
+from kernelmosaic.learning.certificate import (
+    Entries,
+    KernelWeights,
+    KnownForms,
+    certified_gap,
+    known_forms,
+)
 from kernelmosaic.learning.newton import Newton
 from kernelmosaic.learning.norms import damped, simplex_minimiser
 from kernelmosaic.learning.problem import MachineProblem, Problem
@@ -35,7 +41,8 @@ def samples(n=150):
 
 
 def in_single():
-    """Kernels in single precision, as those of large sets, whose certificates compute every entry anew."""
+    """Kernels in single precision, as those of large sets, whose certificates compute every entry
+    anew."""
 
     class InSingle(MKLClassifier):
         _stack_dtype = np.dtype(np.float32)
@@ -75,13 +82,20 @@ def test_a_certificate_is_what_the_fit_states():
     (fit,) = certify(learned(MKLClassifier, KERNELS, X, y, (1.0,)))
     (stated,), (machine,) = fit.learned, fit.machines
     entries = Entries(fit.data.stack, fit.data.sizes())
-    certificate = stated.problem(entries, machine, fit.learner).certificate(stated.weights, stated.solution)
+    certificate = stated.problem(entries, machine, fit.learner).certificate(
+        stated.weights, stated.solution
+    )
     assert certificate.lower <= certificate.objective <= certificate.upper
-    assert certificate.gap == certified_gap(certificate.objective, certificate.upper, certificate.lower)
+    assert certificate.gap == certified_gap(
+        certificate.objective, certificate.upper, certificate.lower
+    )
     assert (certificate.objective, certificate.gap) == (stated.objective, stated.gap)
     # The bound of the coefficients is that of the best of all weights of sum one.
     dual = machine.program.linear_value(stated.solution.beta)
-    forms = [0.5 * stated.solution.beta @ fit.data.stack.products(stated.solution.beta)[m] for m in range(3)]
+    forms = [
+        0.5 * stated.solution.beta @ fit.data.stack.products(stated.solution.beta)[m]
+        for m in range(3)
+    ]
     assert certificate.lower == pytest.approx(dual - max(forms), rel=1e-10)
     assert certificate.lower < dual - max(forms) < certificate.lower_without_rounding * (1 + 1e-12)
 
@@ -93,7 +107,9 @@ def test_forms_that_were_computed_elsewhere_prove_as_much():
     entries = Entries(fit.data.stack, fit.data.sizes())
     beta = stated.solution.beta
     products = fit.data.stack.products(beta)
-    forms = known_forms(entries.sizes, beta, stated.weights, stated.weights @ products, 0.5 * products @ beta)
+    forms = known_forms(
+        entries.sizes, beta, stated.weights, stated.weights @ products, 0.5 * products @ beta
+    )
     problem = KnownForms(entries, machine, fit.learner, forms)
     again = stated.with_certificate(problem.certificate(stated.weights, stated.solution))
     assert again.objective == pytest.approx(stated.objective, rel=1e-12)
@@ -122,10 +138,13 @@ def test_products_with_several_columns_are_those_with_each():
 
 def test_a_machine_that_no_bound_holds_is_not_solved_again():
     X, y = samples(200)
-    search = MKLClassifierCV(KERNELS, Cs=[1e3, 2e3, 4e3, 8e3], norms=(1,), cv=3, refit=False, tol=1e-2)
+    search = MKLClassifierCV(
+        KERNELS, Cs=[1e3, 2e3, 4e3, 8e3], norms=(1,), cv=3, refit=False, tol=1e-2
+    )
     with recorded(Problem.solve_machine) as solves:
         search.fit(X, y)
-    # Nothing is at a bound from the first value on; only the first machine of a fold takes several solves.
+    # Nothing is at a bound from the first value on; only the first machine of a fold takes several
+    # solves.
     with recorded(Problem.solve_machine) as alone:
         MKLClassifierCV(KERNELS, Cs=[1e3], norms=(1,), cv=3, refit=False, tol=1e-2).fit(X, y)
     assert len(solves) <= len(alone) + 3
@@ -138,11 +157,15 @@ def test_the_machines_of_the_folds_are_not_fitted_again():
         model = MKLClassifierCV(KERNELS, Cs=[0.1, 1.0, 10.0], norms=(1,), cv=3).fit(X, y)
     assert len(fits) == 3 * 3 + 1
     plain = MKLClassifier(KERNELS, C=model.C_)
-    for (train, _), one in zip(StratifiedKFold(3).split(X, y), model._conformal.models, strict=True):
+    for (train, _), one in zip(
+        StratifiedKFold(3).split(X, y), model._conformal.models, strict=True
+    ):
         mean, scale = X[train].mean(axis=0), X[train].std(axis=0)
         own = plain.fit((X[train] - mean) / scale, y[train])
         # Gaps of 1e-3 leave coefficients free within their square root.
-        np.testing.assert_allclose(one.decision_function(X), own.decision_function((X - mean) / scale), atol=0.1)
+        np.testing.assert_allclose(
+            one.decision_function(X), own.decision_function((X - mean) / scale), atol=0.1
+        )
         np.testing.assert_allclose(one.weights_, own.weights_, atol=0.05)
 
 
@@ -163,13 +186,16 @@ def test_the_minimiser_over_a_simplex_meets_its_conditions(rank):
 
 
 def best_number(scores):
-    """The number of the smallest value whose mean score is the best, of scores of shape (folds, values)."""
+    """The number of the smallest value whose mean score is the best, of scores of shape (folds,
+    values)."""
     means = np.nan_to_num(scores.mean(axis=0), nan=-np.inf)
     return int(np.flatnonzero(means >= means.max() - 1e-9)[0])
 
 
 def one_kernel_per_column(n_kernels, seed):
-    X, y = make_classification(60, n_kernels, n_informative=2, n_redundant=0, flip_y=0.1, random_state=seed)
+    X, y = make_classification(
+        60, n_kernels, n_informative=2, n_redundant=0, flip_y=0.1, random_state=seed
+    )
     return [(f"column {c}", Gaussian(2.0), [c]) for c in range(n_kernels)], X, y
 
 
@@ -179,15 +205,20 @@ def test_other_norms_are_tried_where_their_own_best_value_is(n_kernels, seed):
     options = {"Cs": np.logspace(-2, 3, 8), "norms": (1, 2, "uniform"), "cv": 2, "refit": False}
     whole = MKLClassifierCV(kernels, **options, near=None).fit(X, y)
     near = MKLClassifierCV(kernels, **options, near=1).fit(X, y)
-    np.testing.assert_allclose(near.scores_by_norm_["uniform"], whole.scores_by_norm_["uniform"], atol=1e-12)
+    np.testing.assert_allclose(
+        near.scores_by_norm_["uniform"], whole.scores_by_norm_["uniform"], atol=1e-12
+    )
     best_of_equal_weights = near.Cs_[best_number(near.scores_by_norm_["uniform"])]
     for norm in (1, 2):
         scores = near.scores_by_norm_[norm]
         tried = np.flatnonzero(np.isfinite(scores).all(axis=0))
         np.testing.assert_array_equal(tried, np.arange(tried[0], tried[-1] + 1))
         assert np.isnan(np.delete(scores, tried, axis=1)).all()
-        np.testing.assert_allclose(scores[:, tried], whole.scores_by_norm_[norm][:, tried], atol=1.01 / 30)
-        # Equal weights of norm p have the kernel of 1/P each at a C that is P^(1 - 1/p) times smaller.
+        np.testing.assert_allclose(
+            scores[:, tried], whole.scores_by_norm_[norm][:, tried], atol=1.01 / 30
+        )
+        # Equal weights of norm p have the kernel of 1/P each at a C that is P^(1 - 1/p) times
+        # smaller.
         same_kernel = best_of_equal_weights / n_kernels ** (1 - 1 / norm)
         middle = int(np.argmin(np.abs(np.log(near.Cs_ / same_kernel))))
         assert set(tried) >= {max(middle - 1, 0), middle, middle + 1}
@@ -195,8 +226,13 @@ def test_other_norms_are_tried_where_their_own_best_value_is(n_kernels, seed):
         best = best_number(scores)
         assert set(tried) >= {max(best - 1, 0), best, min(best + 1, len(near.Cs_) - 1)}
     if n_kernels > 3:  # three values around the first guess are not enough
-        assert max(int(np.isfinite(near.scores_by_norm_[norm]).all(axis=0).sum()) for norm in (1, 2)) > 3
-    assert near.best_score_ == np.nanmax([own.mean(axis=0) for own in near.scores_by_norm_.values()])
+        assert (
+            max(int(np.isfinite(near.scores_by_norm_[norm]).all(axis=0).sum()) for norm in (1, 2))
+            > 3
+        )
+    assert near.best_score_ == np.nanmax(
+        [own.mean(axis=0) for own in near.scores_by_norm_.values()]
+    )
     made = np.isfinite(near.duality_gaps_)
     np.testing.assert_array_equal(np.isnan(near.weights_path_).any(axis=1), ~made.any(axis=0))
     assert near.duality_gaps_[made].max() <= near.tol
@@ -235,7 +271,9 @@ def test_an_unknown_norm_is_refused_before_the_first_fit():
     with recorded(MachineProblem.__init__) as problems:
         with pytest.raises(ValueError, match=r"norm=0\.5: give 1 for sparse weights"):
             MKLClassifierCV(KERNELS, norms=("uniform", 0.5)).fit(X, y)
-        with pytest.raises(ValueError, match=r"norms: DiscriminantMKLClassifier has the norms 1.*not 2"):
+        with pytest.raises(
+            ValueError, match=r"norms: DiscriminantMKLClassifier has the norms 1.*not 2"
+        ):
             PathSearchCV(DiscriminantMKLClassifier(KERNELS), norms=("uniform", 2)).fit(X, y)
     assert problems == []
 
@@ -253,7 +291,8 @@ MANY = [Gaussian(width) for width in (0.3, 0.6, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)]
 
 
 def textbook_gap(model, X, y):
-    """The relative gap of weights of sum one, from a model's attributes and the formula of the kernels alone."""
+    """The relative gap of weights of sum one, from a model's attributes and the formula of the
+    kernels alone."""
     D = np.square(X[:, np.newaxis] - X[model.support_]).sum(axis=2)
     beta, t = model.dual_coef_[0], np.where(y == model.classes_[1], 1.0, -1.0)
     each = np.array([np.exp(-D / kernel.width**2) @ beta for kernel in model.kernels])
@@ -261,7 +300,10 @@ def textbook_gap(model, X, y):
     assert np.all((t[model.support_] * beta > 0) & (np.abs(beta) <= model.C * (1 + 1e-9)))
     assert abs(beta.sum()) <= 1e-9 * np.abs(beta).sum()
     losses = np.maximum(0.0, 1.0 - t * (model.weights_ @ each + model.intercept_)).sum()
-    primal, dual = 0.5 * model.weights_ @ forms + model.C * losses, np.abs(beta).sum() - 0.5 * forms.max()
+    primal, dual = (
+        0.5 * model.weights_ @ forms + model.C * losses,
+        np.abs(beta).sum() - 0.5 * forms.max(),
+    )
     return (primal - dual) / primal
 
 
@@ -288,12 +330,18 @@ def test_kernels_far_from_entering_are_left_to_the_certificate():
     assert read[0] < 0.8 * read[1]
     for (train, held), path in zip(folds, found.found[0], strict=True):
         for C, one in zip(Cs, path, strict=True):
-            gap = textbook_gap(fitted(MKLClassifier(MANY, C=C), one.fit, given.take(train)), X[train], y[train])
+            gap = textbook_gap(
+                fitted(MKLClassifier(MANY, C=C), one.fit, given.take(train)), X[train], y[train]
+            )
             assert gap <= 1e-4
             assert one.gap == pytest.approx(gap, rel=1e-2, abs=1e-6)
             alone = MKLClassifier(MANY, C=C, tol=1e-4).fit(X[train], y[train])
-            np.testing.assert_allclose(one.outputs[:, 0], alone.decision_function(X[held]), atol=0.03)
-            assert abs(np.mean(one.predicted == y[held]) - alone.score(X[held], y[held])) <= 1 / len(held)
+            np.testing.assert_allclose(
+                one.outputs[:, 0], alone.decision_function(X[held]), atol=0.03
+            )
+            assert abs(
+                np.mean(one.predicted == y[held]) - alone.score(X[held], y[held])
+            ) <= 1 / len(held)
 
 
 def test_a_kernel_that_was_left_out_wrongly_is_found_by_the_certificate():

@@ -1,4 +1,5 @@
-"""What a search chooses where scores tie: the smoothest model, whatever the last bits of the samples are."""
+"""What a search chooses where scores tie: the smoothest model, whatever the last bits of the
+samples are."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from kernelmosaic.engine.search import choose
 from kernelmosaic.kernels import Gaussian, Linear, per_column
 from kernelmosaic.model_selection import PathSearchCV
 
-# Tables of scores ----------------------------------------------------------------------------------------------------
+# Tables of scores ---------------------------------------------------------------------------------
 
 
 def table(*means, folds=5, spread=0.0):
@@ -61,7 +62,8 @@ def test_as_many_right_answers_tie():
 
 
 def naive_one_standard_error(scores, descending):
-    """Look at one value after the other, the smoothest first, until a score is within one standard error."""
+    """Look at one value after the other, the smoothest first, until a score is within one standard
+    error."""
     means = scores.mean(axis=1)
     m, i = np.unravel_index(np.argmax(means), means.shape)
     own = scores[m, :, i]
@@ -82,10 +84,13 @@ def test_one_standard_error_is_that_of_a_naive_loop(descending):
         assert choose(scores, 1e-9, "one_standard_error", descending) == expected
         moved += expected != choose(scores, 1e-9, "best", descending)
     assert 10 < moved < 50
-    assert choose(table([0.5, 0.9, 0.9 + 1e-5]), 1e-3, "one_standard_error") == (0, 1)  # an error of zero
+    assert choose(table([0.5, 0.9, 0.9 + 1e-5]), 1e-3, "one_standard_error") == (
+        0,
+        1,
+    )  # an error of zero
 
 
-# Equal weights or learned ones ---------------------------------------------------------------------------------------
+# Equal weights or learned ones --------------------------------------------------------------------
 
 #: Folds differ by more than learned weights gain in any of them.
 EQUAL = np.array([0.8, 0.6, 0.9, 0.7])
@@ -117,8 +122,14 @@ def naive_equal_or_learned(scores, equal_weights):
         for value, column in enumerate(zip(*folds, strict=True)):
             if not np.isnan(column).any():
                 candidates[norm, value] = column
-    equal = max((key for key in candidates if key[0] == equal_weights), key=lambda key: mean(candidates[key]))
-    learned = max((key for key in candidates if key[0] != equal_weights), key=lambda key: mean(candidates[key]))
+    equal = max(
+        (key for key in candidates if key[0] == equal_weights),
+        key=lambda key: mean(candidates[key]),
+    )
+    learned = max(
+        (key for key in candidates if key[0] != equal_weights),
+        key=lambda key: mean(candidates[key]),
+    )
     gains = [a - b for a, b in zip(candidates[learned], candidates[equal], strict=True)]
     return learned if mean(gains) > stdev(gains) / len(gains) ** 0.5 else equal
 
@@ -177,7 +188,10 @@ def test_learned_weights_that_win_by_chance_are_not_chosen():
     assert model.norm_ == "uniform"
     np.testing.assert_allclose(model.weights_, 1 / 12)
     assert model.best_score_ == pytest.approx(best_mean(model.scores_by_norm_["uniform"]))
-    assert "is kept, as no learned weights score better over the folds by more than one" in model._repr_html_()
+    assert (
+        "is kept, as no learned weights score better over the folds by more than one"
+        in model._repr_html_()
+    )
 
 
 @pytest.mark.parametrize("search", [MKLRegressorCV, MKLClassifierCV])
@@ -192,7 +206,7 @@ def test_one_kernel_of_thirty_that_informs_is_found(search):
     assert "scored best over the folds" in model._repr_html_()
 
 
-# Searches ------------------------------------------------------------------------------------------------------------
+# Searches -----------------------------------------------------------------------------------------
 
 RNG = np.random.RandomState(4)
 X = RNG.standard_normal((40, 3))
@@ -211,8 +225,14 @@ def minus_squared_error(model, X, y):
 SEARCHES = {
     "numbers": (MKLRegressorCV(KERNELS, **OPTIONS, norms=1), SMOOTH),
     "equal weights": (MKLRegressorCV(KERNELS, **OPTIONS, norms="uniform"), SMOOTH),
-    "squared error": (PathSearchCV(MKLRegressor(KERNELS), **OPTIONS, scoring=minus_squared_error), SMOOTH),
-    "times": (MKLSurvivalCV(KERNELS, **OPTIONS, norms=1, loss="censored", scoring=minus_squared_error), TIMES),
+    "squared error": (
+        PathSearchCV(MKLRegressor(KERNELS), **OPTIONS, scoring=minus_squared_error),
+        SMOOTH,
+    ),
+    "times": (
+        MKLSurvivalCV(KERNELS, **OPTIONS, norms=1, loss="censored", scoring=minus_squared_error),
+        TIMES,
+    ),
     "log-loss": (MKLClassifierCV(KERNELS, **OPTIONS, norms=1, scoring="neg_log_loss"), SMOOTH > 0),
 }
 
@@ -221,7 +241,11 @@ SEARCHES = {
 def test_last_bits_do_not_choose(search, y):
     """Copies of the samples with other last bits, or columns in another order, have the same C."""
     eps = np.finfo(np.float64).eps
-    copies = [X, X * (1 + eps * np.random.RandomState(1).choice([-1, 0, 1], X.shape)), X[:, [2, 0, 1]]]
+    copies = [
+        X,
+        X * (1 + eps * np.random.RandomState(1).choice([-1, 0, 1], X.shape)),
+        X[:, [2, 0, 1]],
+    ]
     assert len({search.fit(Z, y).C_ for Z in copies}) == 1
 
 

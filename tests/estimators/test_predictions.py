@@ -1,4 +1,5 @@
-"""What a fitted model keeps and gives: shares of the decision, the combined kernel, and nothing it does not need."""
+"""What a fitted model keeps and gives: shares of the decision, the combined kernel, and nothing it
+does not need."""
 
 from __future__ import annotations
 
@@ -36,10 +37,14 @@ def blobs(n_classes, n=80):
 
 
 GIVEN = [0.0, 2.0, 0.3]
-#: Every machine and every normalisation with equal and with given weights; centring is refused of one class.
+#: Every machine and every normalisation with equal and with given weights; centring is refused of
+#: one class.
 SUMMED = {
     "binary": [(MKLClassifier(), 2, "trace", "uniform"), (MKLClassifier(), 2, "centered", GIVEN)],
-    "multi-class": [(MKLClassifier(), 4, "centered", "uniform"), (MKLClassifier(), 4, "diagonal", GIVEN)],
+    "multi-class": [
+        (MKLClassifier(), 4, "centered", "uniform"),
+        (MKLClassifier(), 4, "diagonal", GIVEN),
+    ],
     "regression": [(MKLRegressor(), 4, None, "uniform"), (MKLRegressor(), 4, "trace", GIVEN)],
     "novelty": [(MKLOneClass(), 2, "diagonal", "uniform"), (MKLOneClass(), 2, None, GIVEN)],
 }
@@ -47,16 +52,28 @@ SUMMED = {
 
 @pytest.mark.parametrize(
     ("estimator", "n_classes", "normalize", "weights"),
-    [pytest.param(*case, id=f"{name}, {case[2]}") for name, cases in SUMMED.items() for case in cases],
+    [
+        pytest.param(*case, id=f"{name}, {case[2]}")
+        for name, cases in SUMMED.items()
+        for case in cases
+    ],
 )
 def test_contributions_and_intercept_make_the_decision(estimator, n_classes, normalize, weights):
     X, y = blobs(n_classes)
     if isinstance(estimator, MKLOneClass):
-        X = X + 10.0  # away from the origin, which is what a one-class machine separates samples from
-    model = clone(estimator).set_params(kernels=KERNELS, weights=weights, normalize=normalize).fit(X[:60], y[:60])
+        X = (
+            X + 10.0
+        )  # away from the origin, which is what a one-class machine separates samples from
+    model = (
+        clone(estimator)
+        .set_params(kernels=KERNELS, weights=weights, normalize=normalize)
+        .fit(X[:60], y[:60])
+    )
     shares = model.contributions(X[60:])
     decide = model.predict if isinstance(model, MKLRegressor) else model.decision_function
-    assert shares.shape == ((20, 3, 4) if (isinstance(model, MKLClassifier) and n_classes == 4) else (20, 3))
+    assert shares.shape == (
+        (20, 3, 4) if (isinstance(model, MKLClassifier) and n_classes == 4) else (20, 3)
+    )
     intercept = model.intercept_ if shares.ndim == 3 else model.intercept_[0]
     np.testing.assert_allclose(shares.sum(axis=1) + intercept, decide(X[60:]), rtol=1e-9, atol=1e-9)
     # Each share by itself: the kernel's own matrix times the coefficients.
@@ -69,7 +86,9 @@ def test_contributions_and_intercept_make_the_decision(estimator, n_classes, nor
         K = one.kernel_matrix(X[60:], X[:60])
         expected = K[0] if K.ndim == 3 else K
         first = shares[:, m, 0] if shares.ndim == 3 else shares[:, m]
-        np.testing.assert_allclose(first, expected[:, model.support_] @ model.dual_coef_[0], rtol=1e-7, atol=1e-9)
+        np.testing.assert_allclose(
+            first, expected[:, model.support_] @ model.dual_coef_[0], rtol=1e-7, atol=1e-9
+        )
 
 
 def test_a_prediction_in_strips_is_the_same(monkeypatch):
@@ -84,7 +103,9 @@ def test_a_prediction_in_strips_is_the_same(monkeypatch):
 
 def test_kernels_without_weight_are_not_evaluated():
     X, y = blobs(2)
-    model = MKLClassifier([("kept", Gaussian(3.0)), ("idle", Counting())], weights=[1.0, 0.0]).fit(X, y)
+    model = MKLClassifier([("kept", Gaussian(3.0)), ("idle", Counting())], weights=[1.0, 0.0]).fit(
+        X, y
+    )
     Counting.entries = 0
     model.predict(X), model.contributions(X), model.kernel_matrix(X)
     assert Counting.entries == 0
@@ -113,8 +134,12 @@ def test_only_support_vectors_are_kept():
 def test_kernel_matrix_is_the_weighted_sum():
     X, y = blobs(2)
     Y = X[:7] + 0.1
-    model = MKLClassifier([Linear(), Polynomial(3, 0.5)], weights=[0.25, 2.0], normalize=None).fit(X, y)
-    np.testing.assert_allclose(model.kernel_matrix(X, Y), 0.25 * X @ Y.T + 2.0 * (X @ Y.T + 0.5) ** 3)
+    model = MKLClassifier([Linear(), Polynomial(3, 0.5)], weights=[0.25, 2.0], normalize=None).fit(
+        X, y
+    )
+    np.testing.assert_allclose(
+        model.kernel_matrix(X, Y), 0.25 * X @ Y.T + 2.0 * (X @ Y.T + 0.5) ** 3
+    )
     K = model.kernel_matrix(X)
     assert K.shape == (80, 80)
     np.testing.assert_allclose(K, K.T)
@@ -159,5 +184,8 @@ def test_every_class_is_decided_by_its_own_learned_weights():
     assert np.ptp(model.weights_, axis=0).max() > 0.1
     blocks = [clone(kernel).fit(X)(X, X[model.support_]) for kernel in KERNELS]
     for c, (eta, beta) in enumerate(zip(model.weights_, model.dual_coef_, strict=True)):
-        f = sum(weight * block @ beta for weight, block in zip(eta, blocks, strict=True)) + model.intercept_[c]
+        f = (
+            sum(weight * block @ beta for weight, block in zip(eta, blocks, strict=True))
+            + model.intercept_[c]
+        )
         np.testing.assert_allclose(model.decision_function(X)[:, c], f, rtol=1e-8, atol=1e-8)

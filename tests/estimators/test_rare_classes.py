@@ -27,7 +27,8 @@ from kernelmosaic.model_selection import PathSearchCV, SharedKernels
 
 KERNELS = [("line", Linear()), ("bell", Gaussian())]
 KINDS = ("ovr", "ovr-shared", "joint", "pairwise")
-# The search, and the plain fits that it stands for; both machines of all classes are called in the same lines.
+# The search, and the plain fits that it stands for; both machines of all classes are called in the
+# same lines.
 SEARCHES = {
     **{
         f"classifier {kind}": (
@@ -39,7 +40,9 @@ SEARCHES = {
     },
     **{
         f"localized {kind}": (
-            PathSearchCV(LocalizedMKLClassifier(KERNELS, n_init=1, multi_class=kind, max_iter=2), Cs=[10.0]),
+            PathSearchCV(
+                LocalizedMKLClassifier(KERNELS, n_init=1, multi_class=kind, max_iter=2), Cs=[10.0]
+            ),
             LocalizedMKLClassifier(KERNELS, n_init=1, multi_class=kind, max_iter=2),
             "C",
         )
@@ -47,7 +50,9 @@ SEARCHES = {
     },
     **{
         f"discriminant {rule}": (
-            PathSearchCV(DiscriminantMKLClassifier(KERNELS, decision=rule, tol=1e-6), Cs=[0.01, 1.0]),
+            PathSearchCV(
+                DiscriminantMKLClassifier(KERNELS, decision=rule, tol=1e-6), Cs=[0.01, 1.0]
+            ),
             DiscriminantMKLClassifier(KERNELS, decision=rule, tol=1e-6),
             "alpha",
         )
@@ -66,7 +71,9 @@ def rare_class(rare, n_classes, n=8):
     return X[order] * [1.0, 5.0, 1.0], y[order]
 
 
-@pytest.mark.filterwarnings("ignore:The least populated class", "ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.filterwarnings(
+    "ignore:The least populated class", "ignore::sklearn.exceptions.ConvergenceWarning"
+)
 @pytest.mark.parametrize(
     ("name", "rare", "n_classes"),
     [
@@ -81,7 +88,9 @@ def test_scores_are_those_of_plain_fits_to_the_classes_of_each_fold(name, rare, 
     search = clone(search).set_params(cv=3).fit(X, y)
     if isinstance(plain, LocalizedMKLClassifier):
         # Every fit of the search draws its starts by this seed.
-        plain = clone(plain).set_params(random_state=np.random.RandomState(0).randint(np.iinfo(np.int32).max))
+        plain = clone(plain).set_params(
+            random_state=np.random.RandomState(0).randint(np.iinfo(np.int32).max)
+        )
     folds = list(StratifiedKFold(3).split(X, y))
     assert any(len(np.unique(y[train])) < n_classes for train, _ in folds) == (rare == 1)
     for f, (train, held) in enumerate(folds):
@@ -100,7 +109,9 @@ def test_scores_are_those_of_plain_fits_to_the_classes_of_each_fold(name, rare, 
     assert np.all(p > 0)  # the fit to all samples knows every class
 
 
-@pytest.mark.filterwarnings("ignore:The least populated class", "ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.filterwarnings(
+    "ignore:The least populated class", "ignore::sklearn.exceptions.ConvergenceWarning"
+)
 @pytest.mark.parametrize(("name", "n_classes"), [("classifier ovr", 3), ("localized ovr", 2)])
 def test_processes_find_the_same(name, n_classes):
     X, y = rare_class(1, n_classes)
@@ -117,7 +128,9 @@ def test_processes_find_the_same(name, n_classes):
 def test_a_class_of_one_sample_and_default_settings(params):
     X, y = rare_class(1, 3, n=6)
     model = MKLClassifierCV(**params).fit(X, y)
-    search = GridSearchCV(MKLClassifier(norm=1, tol=1e-7), {"C": [1.0]}, cv=5).fit(StandardScaler().fit_transform(X), y)
+    search = GridSearchCV(MKLClassifier(norm=1, tol=1e-7), {"C": [1.0]}, cv=5).fit(
+        StandardScaler().fit_transform(X), y
+    )
     assert model.best_score_ >= search.best_score_ - 0.05
 
 
@@ -145,14 +158,22 @@ def test_a_class_that_a_fold_lacks_has_probability_zero_there(search, calibratio
         assert_allclose(p.sum(axis=1), 1.0)
         lacking = n_classes - 1 in y  # the only sample of this class is held out
         assert np.all((p[:, -1] == 0) == lacking)
-        assert np.all((f == -NEVER) == lacking) if n_classes == 2 else np.all((f[:, -1] == -NEVER) == lacking)
+        assert (
+            np.all((f == -NEVER) == lacking)
+            if n_classes == 2
+            else np.all((f[:, -1] == -NEVER) == lacking)
+        )
         assert not np.any(estimator.predict(X) == n_classes - 1) or not lacking
         seen.append(lacking)
         return -log_loss(y, p, labels=estimator.classes_)
 
     with warnings.catch_warnings():
         warnings.simplefilter("error", RuntimeWarning)
-        model = clone(search).set_params(Cs=[1.0], cv=3, calibration=calibration, scoring=loss).fit(X, y)
+        model = (
+            clone(search)
+            .set_params(Cs=[1.0], cv=3, calibration=calibration, scoring=loss)
+            .fit(X, y)
+        )
     assert sum(seen) == len(seen) / 3
     assert np.isfinite(model.best_score_)
 
@@ -163,14 +184,17 @@ def test_a_sample_whose_class_its_fold_lacks_does_not_calibrate(method):
     labels = np.repeat([0, 1, 2], 20)
     F = random.normal(size=(60, 3)) + 2.0 * np.eye(3)[labels]
     expected = Calibration.fit(F, labels, 3, None, method)
-    # Three samples that say nothing: two of a class their fold lacks, one of a fold that has one class.
+    # Three samples that say nothing: two of a class their fold lacks, one of a fold that has one
+    # class.
     more = np.array([[0.3, 0.1, -NEVER], [-0.1, 2.0, -NEVER], [0.0, -NEVER, -NEVER]])
     found = Calibration.fit(np.vstack([F, more]), np.append(labels, [2, 2, 0]), 3, None, method)
     assert_array_equal(found.probabilities(F), expected.probabilities(F))
     p = expected.probabilities(more)
     assert_array_equal(p == 0, more == -NEVER)
     assert_allclose(p.sum(axis=1), 1.0)
-    if method == "sigmoid":  # between the classes that are known the probabilities have the same ratio
+    if (
+        method == "sigmoid"
+    ):  # between the classes that are known the probabilities have the same ratio
         q = expected.probabilities(np.where(more == -NEVER, -3.0, more))
         assert_allclose(p[:2, 0] / p[:2, 1], q[:2, 0] / q[:2, 1])
 
@@ -182,7 +206,9 @@ def test_a_label_that_is_constant_in_a_fold_stays_what_it_is(rare):
     folds = [(np.flatnonzero(y != 2), np.flatnonzero(y == 2))]
     rows = np.arange(len(y))
     folds += [(np.setdiff1d(rows, rows[i::3]), rows[i::3]) for i in range(3)]
-    model = PathSearchCV(DiscriminantMKLClassifier(KERNELS, tol=1e-6), Cs=[0.1, 1.0], cv=folds).fit(X, Y)
+    model = PathSearchCV(DiscriminantMKLClassifier(KERNELS, tol=1e-6), Cs=[0.1, 1.0], cv=folds).fit(
+        X, Y
+    )
     for f, (train, held) in enumerate(folds):
         varies = np.ptp(Y[train], axis=0) > 0
         predicted = np.repeat(Y[train][:1], len(held), axis=0)

@@ -31,7 +31,8 @@ def test_samples_come_class_by_class_in_one_order_for_labels_and_storage_of_any_
         np.testing.assert_array_equal(found.weight, expected.weight)
 
 
-#: Every estimator with dense and with sparse samples; each normalisation counts weights with either, whoever asks.
+#: Every estimator with dense and with sparse samples; each normalisation counts weights with
+#: either, whoever asks.
 COUNTED = [
     (MKLClassifier(), np.asarray, "trace"),
     (MKLClassifier(), sparse.csr_matrix, "centered"),
@@ -52,8 +53,11 @@ def test_a_weight_of_two_is_a_sample_given_twice(weighted, estimator, form, norm
     repeated = np.repeat(np.arange(40), times)[order]
     often = clone(estimator).set_params(normalize=normalize).fit(form(X[repeated]), y[repeated])
     np.testing.assert_array_equal(once.weights_, often.weights_)
-    # The default tolerance is 1e-3: two different problems would be told apart here, rounding is not.
-    np.testing.assert_allclose(once.contributions(form(X)), often.contributions(form(X)), rtol=1e-9, atol=1e-11)
+    # The default tolerance is 1e-3: two different problems would be told apart here, rounding is
+    # not.
+    np.testing.assert_allclose(
+        once.contributions(form(X)), often.contributions(form(X)), rtol=1e-9, atol=1e-11
+    )
     np.testing.assert_array_equal(once.support_, np.sort(repeated[often.support_]))
     assert not np.any(times[once.support_] == 0)
 
@@ -61,7 +65,9 @@ def test_a_weight_of_two_is_a_sample_given_twice(weighted, estimator, form, norm
 def test_repeated_samples_change_nothing_for_libsvm_either(weighted):
     X, y, times = weighted
     rows = np.repeat(np.arange(40), times)
-    model = MKLClassifier([Linear(), Gaussian("median")], weights="uniform", tol=1e-10).fit(X[rows], y[rows] == 0)
+    model = MKLClassifier([Linear(), Gaussian("median")], weights="uniform", tol=1e-10).fit(
+        X[rows], y[rows] == 0
+    )
     reference = SVC(kernel="precomputed", tol=1e-9).fit(model.kernel_matrix(X[rows]), y[rows] == 0)
     expected = reference.decision_function(model.kernel_matrix(X, X[rows]))
     np.testing.assert_allclose(model.decision_function(X), expected, rtol=1e-4, atol=1e-4)
@@ -86,7 +92,9 @@ def test_distinct_samples_stay_in_their_order():
         np.array([[3, 1], [3, 1]]),
         np.array([["ab", 1.0], ["ab", 1.0]], dtype=object),
         np.array([[b"ab"], [b"ab"]], dtype=object),
-        sparse.csr_matrix((np.array([0.0, 1.0, 1.0]), np.array([0, 1, 1]), np.array([0, 2, 3])), shape=(2, 2)),
+        sparse.csr_matrix(
+            (np.array([0.0, 1.0, 1.0]), np.array([0, 1, 1]), np.array([0, 2, 3])), shape=(2, 2)
+        ),
     ],
     ids=["zeros of both signs", "integers", "objects", "bytes", "stored zeros"],
 )
@@ -99,7 +107,11 @@ def test_entries_that_do_not_compare_are_told_apart():
     X = np.empty((4, 1), dtype=object)
     X[:, 0] = ["a", b"a", "a", 1]
     counted = count_samples(None, X, None, None)
-    assert dict(zip(counted.rows.tolist(), counted.weight.tolist(), strict=True)) == {0: 2.0, 1: 1.0, 3: 1.0}
+    assert dict(zip(counted.rows.tolist(), counted.weight.tolist(), strict=True)) == {
+        0: 2.0,
+        1: 1.0,
+        3: 1.0,
+    }
 
 
 def test_bootstrap_rows_of_a_precomputed_kernel(weighted):
@@ -108,7 +120,9 @@ def test_bootstrap_rows_of_a_precomputed_kernel(weighted):
     K = Precomputed(X @ X.T)
     drawn = MKLClassifier([K], weights="uniform").fit(rows, y[rows])
     counted = MKLClassifier([K], weights="uniform").fit(np.arange(40), y, sample_weight=times)
-    np.testing.assert_array_equal(drawn.decision_function(np.arange(40)), counted.decision_function(np.arange(40)))
+    np.testing.assert_array_equal(
+        drawn.decision_function(np.arange(40)), counted.decision_function(np.arange(40))
+    )
 
 
 def test_repeated_strings():
@@ -118,11 +132,15 @@ def test_repeated_strings():
     assert model.dual_coef_.sum() == pytest.approx(0, abs=1e-12)
 
 
-@pytest.mark.parametrize("settings", [{}, {"approximation": "nystroem", "rank": 5}], ids=["exact", "landmarks"])
+@pytest.mark.parametrize(
+    "settings", [{}, {"approximation": "nystroem", "rank": 5}], ids=["exact", "landmarks"]
+)
 def test_weights_of_one_are_no_weights(settings):
     random = np.random.default_rng(0)
     Z = random.standard_normal((60, 3))
     target = np.sin(2 * Z[:, 0]) + 0.3 * random.standard_normal(60)
     model = MKLRegressor([Gaussian(1.0), Linear()], random_state=0, **settings)
     without = model.fit(Z, target).predict(Z)
-    np.testing.assert_array_equal(model.fit(Z, target, sample_weight=np.ones(60)).predict(Z), without)
+    np.testing.assert_array_equal(
+        model.fit(Z, target, sample_weight=np.ones(60)).predict(Z), without
+    )

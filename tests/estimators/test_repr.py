@@ -1,4 +1,5 @@
-"""What a notebook shows: scikit-learn's diagram, and of a fitted estimator kernels, weights and certificate."""
+"""What a notebook shows: scikit-learn's diagram, and of a fitted estimator kernels, weights and
+certificate."""
 
 from __future__ import annotations
 
@@ -96,7 +97,9 @@ def test_a_fitted_estimator_shows_what_it_learned(name):
     else:
         solves = f"{model.n_iter_} (machine solves: {model.n_solves_})"
         # A smooth loss, as Cox's is, gives all samples a coefficient: they are no support vectors.
-        support = [] if getattr(model, "loss", "") in ("cox", "rank") else [f"{len(model.support_)} ("]
+        support = (
+            [] if getattr(model, "loss", "") in ("cox", "rank") else [f"{len(model.support_)} ("]
+        )
         assert ("support vectors" in page.words) == bool(support)
         shown = f"{model.duality_gap_:.2g}", f"{model.objective_:.6g}", solves, *support
     for text in shown:
@@ -104,12 +107,16 @@ def test_a_fitted_estimator_shows_what_it_learned(name):
     for weight in np.ravel(model.weights_):
         assert any(_close(word, weight) for word in page.words.split())
     assert ("mean gate" in page.words) == hasattr(model, "gate")
-    assert ("certified" in page.words) == (hasattr(model, "duality_gap_") and not hasattr(model, "gate"))
+    assert ("certified" in page.words) == (
+        hasattr(model, "duality_gap_") and not hasattr(model, "gate")
+    )
 
 
 def test_weights_of_every_target_have_a_training_score():
     targets = np.random.default_rng(0).normal(size=(len(X), 2))
-    model = kernelmosaic.MKLRidgeCV([Linear(), Gaussian()], per_target=True, n_candidates=20).fit(X, targets)
+    model = kernelmosaic.MKLRidgeCV([Linear(), Gaussian()], per_target=True, n_candidates=20).fit(
+        X, targets
+    )
     page = Page(summary_html(model))
     assert f"{model.training_score_:.4f}" in page.words
     assert "training score by leave-one-out, mean of 2 targets" in page.words
@@ -127,7 +134,11 @@ def _close(word, weight):
 @pytest.mark.parametrize("name", NAMES)
 def test_it_stands_below_scikit_learns_own(name):
     model = make(name)
-    unfitted = (estimator_html_repr(model), model._repr_html_(), model._repr_mimebundle_()["text/html"])
+    unfitted = (
+        estimator_html_repr(model),
+        model._repr_html_(),
+        model._repr_mimebundle_()["text/html"],
+    )
     assert not any("km-summary" in html for html in unfitted)
     model = fitted_one(name)
     shown = (model._repr_html_(), model._repr_mimebundle_()["text/html"])
@@ -137,7 +148,9 @@ def test_it_stands_below_scikit_learns_own(name):
     assert model._repr_mimebundle_()["text/plain"] == repr(model)
 
 
-@pytest.mark.skipif(not IN_THE_BOX, reason="scikit-learn 1.9 is the first whose boxes hold what was fitted")
+@pytest.mark.skipif(
+    not IN_THE_BOX, reason="scikit-learn 1.9 is the first whose boxes hold what was fitted"
+)
 def test_steps_of_pipelines_and_what_searches_found_show_it_too():
     piped = make_pipeline(StandardScaler(), MKLClassifier()).fit(X, Y == "vi")
     assert estimator_html_repr(piped).count(summary_html(piped[-1])) == 1
@@ -170,7 +183,9 @@ def test_classes_are_columns():
 
 
 def test_many_kernels_and_classes_are_summed_up():
-    model = MKLClassifier(family(Gaussian(), width=list(range(1, 41))), weights="uniform").fit(X, Y == "vi")
+    model = MKLClassifier(family(Gaussian(), width=list(range(1, 41))), weights="uniform").fit(
+        X, Y == "vi"
+    )
     page = Page(summary_html(model))
     assert page.tags.count("tr") == 4 + 1 + 30
     assert "and 10 more of smaller weight" in page.words
@@ -188,7 +203,9 @@ def test_a_gap_that_was_not_met_is_marked():
 
 def test_names_are_escaped_and_nothing_is_fetched_or_run():
     evil = "<script>alert(1)</script>&\"'"
-    model = MKLClassifier([(evil, Linear()), ("b", Gaussian(2.0))]).fit(X, np.where(Y == "se", evil, Y))
+    model = MKLClassifier([(evil, Linear()), ("b", Gaussian(2.0))]).fit(
+        X, np.where(Y == "se", evil, Y)
+    )
     html = summary_html(model)
     page = Page(html)
     assert "script" not in page.tags
@@ -208,7 +225,9 @@ def test_no_colour_but_the_bars_is_set():
 def test_localized_and_pipelines_still_have_their_diagrams():
     model = fitted(LocalizedMKLClassifier(n_init=1, max_iter=2), X, Y)
     assert "gap of the machine under the gates" in model._repr_html_()
-    assert "MKLClassifier" in make_pipeline(StandardScaler(), MKLClassifier()).fit(X, Y)._repr_html_()
+    assert (
+        "MKLClassifier" in make_pipeline(StandardScaler(), MKLClassifier()).fit(X, Y)._repr_html_()
+    )
 
 
 NOTEBOOK = """<style>body{{background:#111;color:#eee}}
@@ -228,4 +247,6 @@ def test_a_notebook_does_not_make_a_data_frame_of_it(tmp_path):
             pytest.skip("no chromium with chromedriver was found")
         window.get((tmp_path / "page.html").as_uri())
         looks = set(window.execute_script(LOOK))
-    assert looks == {f"rgb(0, 0, 0),rgba(0, 0, 0, 0),{side}" for side in ("left", "right")}  # on the box, and numbers
+    assert looks == {
+        f"rgb(0, 0, 0),rgba(0, 0, 0, 0),{side}" for side in ("left", "right")
+    }  # on the box, and numbers

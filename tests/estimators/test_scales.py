@@ -1,4 +1,5 @@
-"""Columns of very different scale: one warning that names the two and the remedy, and none where there is no cause."""
+"""Columns of very different scale: one warning that names the two and the remedy, and none where
+there is no cause."""
 
 from __future__ import annotations
 
@@ -63,7 +64,9 @@ def test_every_estimator_warns_once_and_names_the_two(estimator):
 
 
 def test_columns_without_names_are_numbered_as_in_the_table():
-    (warning,) = heard(MKLClassifier([("a", Gaussian(), [3, 1]), ("b", Gaussian(), [0, 2])]), UNLIKE)
+    (warning,) = heard(
+        MKLClassifier([("a", Gaussian(), [3, 1]), ("b", Gaussian(), [0, 2])]), UNLIKE
+    )
     assert "columns 1 and 3, which kernel 'a' reads" in str(warning.message)
 
 
@@ -87,7 +90,16 @@ def test_wine_and_its_remedy():
         (Linear(), np.column_stack([100 * PLAIN, np.arange(40) == 7])),
         (Linear(), PLAIN * [1.0, 90.0, 1.0, 1.0]),
     ],
-    ids=["views", "per-column", "correlation", "precomputed", "sparse", "constant", "indicator", "within"],
+    ids=[
+        "views",
+        "per-column",
+        "correlation",
+        "precomputed",
+        "sparse",
+        "constant",
+        "indicator",
+        "within",
+    ],
 )
 def test_no_cause_no_warning(kernels, X):
     assert heard(MKLClassifier(kernels), X) == []

@@ -1,4 +1,5 @@
-"""What fits that share kernels are told apart by: content, and identity where an object has no content to read."""
+"""What fits that share kernels are told apart by: content, and identity where an object has no
+content to read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""One weight per kernel for several outputs: LIBSVM and a search over the weights as the reference."""
+"""One weight per kernel for several outputs: LIBSVM and a search over the weights as the
+reference."""
 
 from __future__ import annotations
 
@@ -45,7 +46,8 @@ def libsvm_targets(K):
 
 
 def best_weights(value):
-    """The weights of norm one between the two kernels at which LIBSVM's value is least, and that value."""
+    """The weights of norm one between the two kernels at which LIBSVM's value is least, and that
+    value."""
     found = minimize_scalar(
         lambda a: value(a * MATRICES[0] + (1 - a) * MATRICES[1]),
         bounds=(0, 1),
@@ -77,7 +79,9 @@ def test_classes_share_the_weights_of_the_least_sum(classes, setting):
     np.testing.assert_allclose(model.objective_, value, rtol=1e-5)
     np.testing.assert_allclose(model.weights_, weights, atol=1e-3)
     assert model.decision_function(X).shape == (len(X), 3)
-    np.testing.assert_allclose(model.contributions(X).sum(axis=1) + model.intercept_, model.decision_function(X))
+    np.testing.assert_allclose(
+        model.contributions(X).sum(axis=1) + model.intercept_, model.decision_function(X)
+    )
 
 
 @pytest.mark.parametrize("setting", SETTINGS, ids=["exact", "full rank"])
@@ -105,15 +109,22 @@ def test_the_gap_is_what_the_coefficients_say():
     assert (primal - dual) / primal <= model.duality_gap_ + 1e-9 <= 1e-3 + 1e-9
 
 
-@pytest.mark.parametrize("setting", [{"loss": "huber"}, {"loss": "squared"}, {"slack": 2}, {"norm": 2}], ids=str)
+@pytest.mark.parametrize(
+    "setting", [{"loss": "huber"}, {"loss": "squared"}, {"slack": 2}, {"norm": 2}], ids=str
+)
 def test_at_the_shared_weights_every_target_is_its_own_regression(setting):
     model = MKLRegressor(KERNELS, C=2.0, tol=1e-6, **setting).fit(X, Y)
-    each = [MKLRegressor(KERNELS, C=2.0, weights=model.weights_, tol=1e-8, **setting).fit(X, t) for t in Y.T]
+    each = [
+        MKLRegressor(KERNELS, C=2.0, weights=model.weights_, tol=1e-8, **setting).fit(X, t)
+        for t in Y.T
+    ]
     np.testing.assert_allclose(model.objective_, sum(one.objective_ for one in each), rtol=1e-5)
     for move in (0.02, -0.02):  # and no other weights on the same norm are better
         eta = np.abs(model.weights_ + np.array([move, -move]))
         eta /= np.sum(eta ** setting.get("norm", 1)) ** (1 / setting.get("norm", 1))
-        others = [MKLRegressor(KERNELS, C=2.0, weights=eta, tol=1e-8, **setting).fit(X, t) for t in Y.T]
+        others = [
+            MKLRegressor(KERNELS, C=2.0, weights=eta, tol=1e-8, **setting).fit(X, t) for t in Y.T
+        ]
         assert sum(one.objective_ for one in others) > model.objective_
 
 
@@ -125,7 +136,9 @@ def test_one_column_and_a_vector_are_the_same_regression():
 
 def test_two_classes_are_the_binary_machine():
     two = y < 2
-    shared, plain = (MKLClassifier(KERNELS, multi_class=way).fit(X[two], y[two]) for way in ("ovr-shared", "ovr"))
+    shared, plain = (
+        MKLClassifier(KERNELS, multi_class=way).fit(X[two], y[two]) for way in ("ovr-shared", "ovr")
+    )
     np.testing.assert_array_equal(shared.decision_function(X), plain.decision_function(X))
 
 
@@ -147,22 +160,26 @@ def test_large_sets_start_from_a_part():
 
 
 def test_gates_are_shared_too():
-    model = LocalizedMKLClassifier(KERNELS, multi_class="ovr-shared", n_init=1, random_state=0).fit(X, y)
+    model = LocalizedMKLClassifier(KERNELS, multi_class="ovr-shared", n_init=1, random_state=0).fit(
+        X, y
+    )
     assert model.gate(X).shape == (len(X), 2)
     assert model.decision_function(X).shape == (len(X), 3)
     assert model.score(X, y) > 0.95
 
 
-@pytest.mark.parametrize("solver", ["reduced_gradient", "silp", "qcqp", "sdp", "alignment", "easymkl"])
+@pytest.mark.parametrize(
+    "solver", ["reduced_gradient", "silp", "qcqp", "sdp", "alignment", "easymkl"]
+)
 def test_solvers_of_one_output_say_so(solver):
     with pytest.raises(ValueError, match=f"solver='{solver}' supports machines with one output"):
         MKLRegressor(KERNELS, solver=solver).fit(X, Y)
 
 
 def test_in_a_grid_search():
-    search = GridSearchCV(MKLRegressor(KERNELS), {"C": [0.01, 10.0]}, cv=KFold(3, shuffle=True, random_state=0)).fit(
-        X, Y
-    )
+    search = GridSearchCV(
+        MKLRegressor(KERNELS), {"C": [0.01, 10.0]}, cv=KFold(3, shuffle=True, random_state=0)
+    ).fit(X, Y)
     assert search.best_params_ == {"C": 10.0}
 
 

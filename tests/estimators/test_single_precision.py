@@ -1,4 +1,5 @@
-"""Samples in single precision: what is predicted is the function that was certified, of the same numbers in double."""
+"""Samples in single precision: what is predicted is the function that was certified, of the same
+numbers in double."""
 
 from __future__ import annotations
 
@@ -10,7 +11,13 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 from sklearn.base import clone
 
-from kernelmosaic import LocalizedMKLClassifier, MKLClassifier, MKLRegressor, MKLRidgeCV, MKLSurvival
+from kernelmosaic import (
+    LocalizedMKLClassifier,
+    MKLClassifier,
+    MKLRegressor,
+    MKLRidgeCV,
+    MKLSurvival,
+)
 from kernelmosaic.kernels import Gaussian, Linear, Polynomial
 
 RNG = np.random.RandomState(0)
@@ -35,7 +42,8 @@ def formula(kernel, X, Z):
 
 
 def by_formula(model, kernels, X):
-    """What a model with normalize="trace" predicts at its training samples, and the size of the terms."""
+    """What a model with normalize="trace" predicts at its training samples, and the size of the
+    terms."""
     beta = np.zeros(len(X), dtype=np.longdouble)
     beta[model.support_] = np.ravel(model.dual_coef_)
     weights = np.ravel(model.weights_)
@@ -67,7 +75,9 @@ def test_samples_in_mixed_precision_are_the_same_samples():
         MKLRegressor([Polynomial(3), Gaussian(2.0)], C=10.0),
         MKLRegressor([Polynomial(3), Gaussian(2.0)], normalize="diagonal", C=10.0),
         MKLRegressor([Linear()], normalize="centered", C=10.0),
-        MKLRegressor([Polynomial(2), Gaussian(2.0)], approximation="nystroem", rank=20, random_state=0),
+        MKLRegressor(
+            [Polynomial(2), Gaussian(2.0)], approximation="nystroem", rank=20, random_state=0
+        ),
         MKLRegressor([Gaussian(2.0)], approximation="fourier", rank=20, random_state=0),
         MKLRidgeCV(Polynomial(2), alpha=1e-6),
         MKLRidgeCV(Polynomial(2), alpha=1e-6, scale=False),
@@ -75,7 +85,9 @@ def test_samples_in_mixed_precision_are_the_same_samples():
     ):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            single, double = (clone(model).fit(X.astype(kind), Y) for kind in (np.float32, np.float64))
+            single, double = (
+                clone(model).fit(X.astype(kind), Y) for kind in (np.float32, np.float64)
+            )
         expected = double.predict(X.astype(np.float64))
         for fitted in (single, double):
             assert_array_equal(fitted.predict(X), expected, err_msg=repr(model))
@@ -84,7 +96,9 @@ def test_samples_in_mixed_precision_are_the_same_samples():
 
 def test_gates_of_samples_in_mixed_precision():
     X = placed("far")
-    model = LocalizedMKLClassifier([Linear(), Gaussian(2.0)], n_init=1, random_state=0).fit(X, Y > 0)
+    model = LocalizedMKLClassifier([Linear(), Gaussian(2.0)], n_init=1, random_state=0).fit(
+        X, Y > 0
+    )
     assert_array_equal(model.decision_function(X), model.decision_function(X.astype(np.float64)))
 
 
@@ -96,7 +110,8 @@ def test_sparse_samples():
 
 
 def test_a_ridge_predicts_its_training_samples():
-    """The residual of ridge regression is alpha times its coefficients, whatever the samples are stored in."""
+    """The residual of ridge regression is alpha times its coefficients, whatever the samples are
+    stored in."""
     X = (3.0 * NEAR + 5.0).astype(np.float32)
     model = MKLRidgeCV(Polynomial(2), alpha=1e-6, scale=False, weights="uniform").fit(X, Y)
     assert_allclose(Y - model.predict(X), 1e-6 * np.ravel(model.dual_coef_), atol=1e-6)
@@ -106,7 +121,8 @@ def test_a_ridge_predicts_its_training_samples():
 @pytest.mark.parametrize("size", [1e-18, 1e7])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_entries_beyond_single_precision_are_scaled_before_they_are_rounded(normalize, size, dtype):
-    """Above 500 samples matrices are in single precision: their entries are of size one, those of the formula not."""
+    """Above 500 samples matrices are in single precision: their entries are of size one, those of
+    the formula not."""
     X = np.random.RandomState(1).standard_normal((520, 3))
     y = X[:, 0] ** 2 - X[:, 1]
     kernels = [Polynomial(3, offset=0.0)]
@@ -122,12 +138,16 @@ def test_overflow_is_said():
     model = MKLRegressor([Polynomial(3)], C=1.0).fit(X, Y)
     far = X.copy()
     far[7] = 1e120
-    with pytest.raises(ValueError, match=r"X\[7\]: kernel 'polynomial' overflows for this sample; correct its values"):
+    with pytest.raises(
+        ValueError,
+        match=r"X\[7\]: kernel 'polynomial' overflows for this sample; correct its values",
+    ):
         model.predict(far)
 
 
 def test_objectives_of_many_samples_are_certified():
-    """Matrices of more samples are kept in single precision; what is certified are the numbers in double."""
+    """Matrices of more samples are kept in single precision; what is certified are the numbers in
+    double."""
     many = np.random.RandomState(0).standard_normal((700, 3))
     y = np.where(many[:, 0] > 0, 1, -1)
     many[:, 0] += 3.0 * y

@@ -21,14 +21,19 @@ def test_squared_slacks_have_twice_the_C_of_scikit_learn():
     objective = beta @ X @ X.T @ beta + 2.0 * np.square(np.maximum(0.0, 1.0 - y * f)).sum()
     assert model.objective_ == pytest.approx(objective, rel=1e-6)
     # The intercept of LIBLINEAR is penalised; a large constant feature makes that negligible.
-    machine = LinearSVC(C=1.0, loss="squared_hinge", intercept_scaling=1e3, tol=1e-9, max_iter=10**6, dual=False)
+    machine = LinearSVC(
+        C=1.0, loss="squared_hinge", intercept_scaling=1e3, tol=1e-9, max_iter=10**6, dual=False
+    )
     np.testing.assert_allclose(machine.fit(X, y).decision_function(X), f, atol=1e-4)
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
 def test_learned_projections_are_an_attribute(n_classes):
     classes = np.digitize(X[:, 0], np.linspace(-0.4, 0.4, n_classes - 1)) if n_classes > 2 else y
-    kernels = [("first", Projected(Linear(), 1), [0, 1]), ("second", Projected(Linear(), 2), [0, 1, 2])]
+    kernels = [
+        ("first", Projected(Linear(), 1), [0, 1]),
+        ("second", Projected(Linear(), 2), [0, 1, 2]),
+    ]
     model = LocalizedMKLClassifier(kernels, n_init=1, tol=0.5, random_state=0).fit(X, classes)
     projections = model.projections_
     assert [W.shape for W in projections.values()][:2] == [(2, 1), (3, 2)]
@@ -36,4 +41,6 @@ def test_learned_projections_are_an_attribute(n_classes):
     np.testing.assert_allclose(np.hstack(columns), model.transform(X), atol=1e-12)
     names = [f"{name}_{k}" for name, W in projections.items() for k in range(W.shape[1])]
     assert names == list(model.get_feature_names_out())
-    assert LocalizedMKLClassifier([Linear(), Linear()], n_init=1, tol=0.5).fit(X, y).projections_ == {}
+    assert (
+        LocalizedMKLClassifier([Linear(), Linear()], n_init=1, tol=0.5).fit(X, y).projections_ == {}
+    )

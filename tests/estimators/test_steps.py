@@ -1,4 +1,5 @@
-"""Estimators of the package as steps of a pipeline that is searched or inspected: each step has its own kernels."""
+"""Estimators of the package as steps of a pipeline that is searched or inspected: each step has its
+own kernels."""
 
 from __future__ import annotations
 
@@ -14,15 +15,29 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold
 from sklearn.pipeline import FeatureUnion, make_pipeline
 
-from kernelmosaic import DiscriminantMKLClassifier, MKLClassifier, estimators, imputing, model_selection
+from kernelmosaic import (
+    DiscriminantMKLClassifier,
+    MKLClassifier,
+    estimators,
+    imputing,
+    model_selection,
+)
 from kernelmosaic.inspection import kernel_importance, stability
 from kernelmosaic.kernels import Gaussian, Linear
 from kernelmosaic.model_selection import PathSearchCV
 
 X, Y = make_classification(30, 5, n_informative=3, flip_y=0.1, random_state=2)
 KERNELS = [Linear(), Gaussian()]
-PUBLIC = [getattr(module, name) for module in (estimators, imputing, model_selection) for name in module.__all__]
-OURS = [one for one in PUBLIC if inspect.isclass(one) and issubclass(one, BaseEstimator) and hasattr(one, "fit")]
+PUBLIC = [
+    getattr(module, name)
+    for module in (estimators, imputing, model_selection)
+    for name in module.__all__
+]
+OURS = [
+    one
+    for one in PUBLIC
+    if inspect.isclass(one) and issubclass(one, BaseEstimator) and hasattr(one, "fit")
+]
 #: What needs more than kernels; small, as the searches among them fit many times.
 PARAMS = {
     "LocalizedBayesianMKLClassifier": {"n_init": 1},
@@ -66,29 +81,37 @@ class Outputs(TransformerMixin, BaseEstimator):
     def transform(self, X):
         names = ("transform", "decision_function", "predict")
         name = next(name for name in names if hasattr(self.fitted_, name))
-        return np.column_stack([X, np.asarray(getattr(self.fitted_, name)(X), dtype=float).reshape(len(X), -1)])
+        return np.column_stack(
+            [X, np.asarray(getattr(self.fitted_, name)(X), dtype=float).reshape(len(X), -1)]
+        )
 
 
 def step(kind):
     params = dict(PARAMS.get(kind.__name__, {}))
     names = inspect.signature(kind).parameters
-    # A wide gap: what the first step learns differs between the search and the plain pipeline by rounding alone.
+    # A wide gap: what the first step learns differs between the search and the plain pipeline by
+    # rounding alone.
     common = (("kernels", KERNELS), ("random_state", 0), ("tol", 0.1))
     params |= {name: value for name, value in common if name in names}
     return Outputs(kind(**params))
 
 
 def union():
-    return FeatureUnion([("as they are", "passthrough"), ("ours", DiscriminantMKLClassifier(KERNELS))])
+    return FeatureUnion(
+        [("as they are", "passthrough"), ("ours", DiscriminantMKLClassifier(KERNELS))]
+    )
 
 
 NESTED = {
     "as it is": DiscriminantMKLClassifier([Gaussian(factor=0.3), Linear()]),
     "in a union": union(),
     "in a pipeline": make_pipeline(union(), Outputs(MKLClassifier(KERNELS))),
-    "stacked": StackingClassifier([("ours", MKLClassifier(KERNELS))], LogisticRegression(), cv=2, passthrough=True),
+    "stacked": StackingClassifier(
+        [("ours", MKLClassifier(KERNELS))], LogisticRegression(), cv=2, passthrough=True
+    ),
     "selects": SelectFromModel(
-        MKLClassifier([Linear()]), importance_getter=lambda one: np.abs(one.dual_coef_ @ X[: one.dual_coef_.shape[1]])
+        MKLClassifier([Linear()]),
+        importance_getter=lambda one: np.abs(one.dual_coef_ @ X[: one.dual_coef_.shape[1]]),
     ),
 }
 
@@ -100,7 +123,9 @@ def check(head):
     search = PathSearchCV(pipeline, Cs=[0.3], cv=folds, scale=False, calibration=None).fit(X, Y)
     plain = clone(pipeline).set_params(mklclassifier__C=0.3)
     expected = clone(plain).fit(X, Y).decision_function(X)
-    np.testing.assert_allclose(search.decision_function(X), expected, atol=5e-3 * np.abs(expected).max())
+    np.testing.assert_allclose(
+        search.decision_function(X), expected, atol=5e-3 * np.abs(expected).max()
+    )
     # The last fold follows fits of all the others.
     *_, (train, held) = folds.split(X, Y)
     expected = clone(plain).fit(X[train], Y[train]).decision_function(X[held])

@@ -1,4 +1,5 @@
-"""Several tables by name, frames of numbers and text, and errors that name what to write instead."""
+"""Several tables by name, frames of numbers and text, and errors that name what to write
+instead."""
 
 from __future__ import annotations
 
@@ -7,7 +8,13 @@ import pandas as pd
 import pytest
 from sklearn.gaussian_process.kernels import RBF, DotProduct, Matern
 from sklearn.metrics.pairwise import laplacian_kernel, polynomial_kernel, rbf_kernel
-from sklearn.model_selection import GridSearchCV, KFold, cross_val_score, cross_validate, train_test_split
+from sklearn.model_selection import (
+    GridSearchCV,
+    KFold,
+    cross_val_score,
+    cross_validate,
+    train_test_split,
+)
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from kernelmosaic import (
@@ -24,7 +31,14 @@ from kernelmosaic import (
     stack_views,
 )
 from kernelmosaic.imputing import ViewImputer
-from kernelmosaic.kernels import Categorical, Gaussian, Linear, Precomputed, WeisfeilerLehman, by_group
+from kernelmosaic.kernels import (
+    Categorical,
+    Gaussian,
+    Linear,
+    Precomputed,
+    WeisfeilerLehman,
+    by_group,
+)
 from kernelmosaic.kernels.views import default_kernels
 from kernelmosaic.model_selection import PathSearchCV
 
@@ -37,7 +51,10 @@ ROWS = [f"sample{i}" for i in range(60)]
 FRAMES = {name: pd.DataFrame(table, index=ROWS).add_prefix("x") for name, table in TABLES.items()}
 
 
-EACH = (MKLClassifier([Gaussian()]), MKLClassifier([(f"{n}, gaussian", Gaussian(), VIEWS[n]) for n in VIEWS]))
+EACH = (
+    MKLClassifier([Gaussian()]),
+    MKLClassifier([(f"{n}, gaussian", Gaussian(), VIEWS[n]) for n in VIEWS]),
+)
 
 
 @pytest.mark.parametrize(
@@ -48,9 +65,12 @@ EACH = (MKLClassifier([Gaussian()]), MKLClassifier([(f"{n}, gaussian", Gaussian(
         (*EACH, FRAMES),
         (*EACH, stack_views(TABLES)),
         (
-            MKLClassifier([("protein", Linear()), ("wide", Gaussian(), "rna")], calibration="sigmoid"),
             MKLClassifier(
-                [("protein", Linear(), VIEWS["protein"]), ("wide", Gaussian(), VIEWS["rna"])], calibration="sigmoid"
+                [("protein", Linear()), ("wide", Gaussian(), "rna")], calibration="sigmoid"
+            ),
+            MKLClassifier(
+                [("protein", Linear(), VIEWS["protein"]), ("wide", Gaussian(), VIEWS["rna"])],
+                calibration="sigmoid",
             ),
             TABLES,
         ),
@@ -74,26 +94,39 @@ def test_searches_take_tables():
     ]
     for make in kinds:
         model, reference = make([Linear()]).fit(TABLES, Y), make(laid).fit(X, Y)
-        np.testing.assert_array_equal(model.decision_function(TABLES), reference.decision_function(X))
+        np.testing.assert_array_equal(
+            model.decision_function(TABLES), reference.decision_function(X)
+        )
 
 
 def test_functions_of_scikit_learn_take_stacked_tables_with_missing_views():
     rna, protein = FRAMES["rna"][:50], FRAMES["protein"][10:]
     stacked, target = stack_views({"rna": rna, "protein": protein}), pd.Series(Y, index=ROWS)
     # By hand: dicts of the rows of each part, in which a table lacks what it does not have.
-    whole, expected = {name: table.reindex(ROWS) for name, table in (("rna", rna), ("protein", protein))}, []
+    whole, expected = (
+        {name: table.reindex(ROWS) for name, table in (("rna", rna), ("protein", protein))},
+        [],
+    )
     for train, test in KFold(2).split(ROWS):
-        inside, outside = ({name: table.iloc[rows] for name, table in whole.items()} for rows in (train, test))
+        inside, outside = (
+            {name: table.iloc[rows] for name, table in whole.items()} for rows in (train, test)
+        )
         model = MKLRidgeClassifierCV().fit(inside, Y[train])
         expected.append(model.score(outside, Y[test]))
         assert len(model.kernel_names_) == 18
-    found = cross_val_score(MKLRidgeClassifierCV(), stacked, target, cv=KFold(2), error_score="raise")
+    found = cross_val_score(
+        MKLRidgeClassifierCV(), stacked, target, cv=KFold(2), error_score="raise"
+    )
     np.testing.assert_array_equal(found, expected)
-    search = GridSearchCV(MKLClassifier([Linear()]), {"C": [0.1, 10.0]}, cv=2, error_score="raise").fit(stacked, target)
+    search = GridSearchCV(
+        MKLClassifier([Linear()]), {"C": [0.1, 10.0]}, cv=2, error_score="raise"
+    ).fit(stacked, target)
     assert set(search.best_estimator_.view_weights_) == {"rna", "protein"}
     assert search.predict(stacked).shape == (60,)
     options = {"cv": 2, "error_score": "raise", "return_estimator": True}
-    assert len(cross_validate(MKLClassifier([Linear()]), stacked, target, **options)["estimator"]) == 2
+    assert (
+        len(cross_validate(MKLClassifier([Linear()]), stacked, target, **options)["estimator"]) == 2
+    )
     train, test, y_train, _ = train_test_split(stacked, target, random_state=0)
     assert (train.shape, test.shape) == ((45, 8), (15, 8))
     pd.testing.assert_frame_equal(test.X, stacked.X.loc[test.X.index])
@@ -147,7 +180,10 @@ def test_lists_of_matrices_are_no_tables_where_graphs_are_read():
     ("call", "words"),
     [
         (lambda: MKLClassifier().fit({"a": RNA, "b": PROTEIN[:9]}, Y), "a has 60, b has 9"),
-        (lambda: MKLClassifier().fit({**FRAMES, "rna": FRAMES["rna"][::-1]}, Y), "stack_views(X) joins tables"),
+        (
+            lambda: MKLClassifier().fit({**FRAMES, "rna": FRAMES["rna"][::-1]}, Y),
+            "stack_views(X) joins tables",
+        ),
         (lambda: MKLClassifier().fit([RNA @ RNA.T, PROTEIN @ PROTEIN.T], Y), "Precomputed(K)"),
         (
             lambda: MKLClassifier([RNA @ RNA.T]).fit(X, Y),
@@ -157,15 +193,33 @@ def test_lists_of_matrices_are_no_tables_where_graphs_are_read():
         (lambda: MKLClassifier(RNA @ RNA.T).fit(X, Y), "Precomputed(K)"),
         (lambda: MKLClassifier(["rbf"]).fit(X, Y), "write Gaussian()"),
         (lambda: MKLClassifier(rbf_kernel).fit(X, Y), "write Gaussian()"),
-        (lambda: MKLClassifier([RBF(2.0)]).fit(X, Y), "write Gaussian(width=2.82843), the same kernel"),
-        (lambda: MKLClassifier([("a", DotProduct(2.0))]).fit(X, Y), "write Polynomial(degree=1, offset=4)"),
+        (
+            lambda: MKLClassifier([RBF(2.0)]).fit(X, Y),
+            "write Gaussian(width=2.82843), the same kernel",
+        ),
+        (
+            lambda: MKLClassifier([("a", DotProduct(2.0))]).fit(X, Y),
+            "write Polynomial(degree=1, offset=4)",
+        ),
         (lambda: MKLClassifier(RBF() * Matern()).fit(X, Y), "compute the matrix, K = kernel(X)"),
         (lambda: MKLClassifier([laplacian_kernel]).fit(X, Y), "write Laplacian()"),
         (lambda: MKLClassifier([("p", polynomial_kernel)]).fit(X, Y), "write Polynomial()"),
-        (lambda: MKLClassifier().fit(X, np.eye(3, dtype=int)[Y]), "DiscriminantMKLClassifier takes a matrix"),
-        (lambda: MKLClassifierCV().fit(X, [["a"], ["a", "b"]] * 30), "MultiOutputClassifier(MKLClassifierCV())"),
-        (lambda: MKLClassifier().fit(X, Y).predict(TABLES), "the estimator was fitted to one table"),
-        (lambda: MKLClassifier().fit(TABLES, Y).predict({"dna": RNA}), "was fitted to 'rna', 'protein'"),
+        (
+            lambda: MKLClassifier().fit(X, np.eye(3, dtype=int)[Y]),
+            "DiscriminantMKLClassifier takes a matrix",
+        ),
+        (
+            lambda: MKLClassifierCV().fit(X, [["a"], ["a", "b"]] * 30),
+            "MultiOutputClassifier(MKLClassifierCV())",
+        ),
+        (
+            lambda: MKLClassifier().fit(X, Y).predict(TABLES),
+            "the estimator was fitted to one table",
+        ),
+        (
+            lambda: MKLClassifier().fit(TABLES, Y).predict({"dna": RNA}),
+            "was fitted to 'rna', 'protein'",
+        ),
         (lambda: inspection.kernel_importance(MKLClassifier(), TABLES, Y), "stack_views makes one"),
         (lambda: MKLClassifier().fit(X, Y).predict_proba, "give calibration='sigmoid'"),
     ],
@@ -181,7 +235,7 @@ def test_gram_matrices_by_name():
     assert MKLClassifier(kernels).fit(np.arange(60), Y).kernel_names_ == ["rna", "protein"]
 
 
-# Numbers beside text -------------------------------------------------------------------------------------------------
+# Numbers beside text ------------------------------------------------------------------------------
 
 
 def mixed():
@@ -197,8 +251,13 @@ def test_columns_of_text_are_compared_as_categories(estimator):
     given = {} if estimator is not MKLClassifierCV else {"Cs": [1.0], "norms": [1], "cv": 2}
     model = estimator(**given).fit(table, y)
     plain = estimator(**given)._kernels_of(None, None)
-    kernels = [*by_group({"": list("abcde")}, plain), ("categorical", Categorical(), ["sex", "site"])]
-    reference = estimator([(name.removeprefix(", "), *rest) for name, *rest in kernels], **given).fit(table, y)
+    kernels = [
+        *by_group({"": list("abcde")}, plain),
+        ("categorical", Categorical(), ["sex", "site"]),
+    ]
+    reference = estimator(
+        [(name.removeprefix(", "), *rest) for name, *rest in kernels], **given
+    ).fit(table, y)
     assert model.kernel_names_ == reference.kernel_names_
     np.testing.assert_array_equal(model.weights_, reference.weights_)
     assert model.weights_[-1] == max(model.weights_)
@@ -212,7 +271,7 @@ def test_text_within_tables():
     assert list(model.view_weights_) == ["clinic", "protein"]
 
 
-# Cells and views that are missing ------------------------------------------------------------------------------------
+# Cells and views that are missing -----------------------------------------------------------------
 
 
 @parametrize_with_checks([ViewImputer(), ViewImputer(strategy="most_frequent")])
@@ -234,17 +293,26 @@ def test_cells_are_filled_and_absent_views_stay(as_frame):
     model = MKLClassifier([(name, Gaussian(), own) for name, own in views.items()])
     with pytest.raises(ValueError, match="ViewImputer"):
         model.fit(table, Y)
-    assert model.fit(ViewImputer(views).fit_transform(table), Y).score(X if not as_frame else table.fillna(0), Y) > 0.7
+    assert (
+        model.fit(ViewImputer(views).fit_transform(table), Y).score(
+            X if not as_frame else table.fillna(0), Y
+        )
+        > 0.7
+    )
 
 
 def test_an_array_that_is_not_given_is_missing_in_every_row():
     model = MKLClassifier([Gaussian()]).fit(TABLES, Y)
     lacking = X.copy()
     lacking[:, VIEWS["protein"]] = np.nan
-    np.testing.assert_array_equal(model.decision_function({"rna": RNA}), model.decision_function(lacking))
+    np.testing.assert_array_equal(
+        model.decision_function({"rna": RNA}), model.decision_function(lacking)
+    )
 
 
-@pytest.mark.parametrize("model", [MKLClassifier(), MKLRidgeClassifierCV()], ids=["machine", "ridge"])
+@pytest.mark.parametrize(
+    "model", [MKLClassifier(), MKLRidgeClassifierCV()], ids=["machine", "ridge"]
+)
 def test_tables_of_other_widths_are_not_read_as_one_another_s_columns(model):
     wide, narrow = RNA, PROTEIN
     fitted = model.fit({"a": wide, "b": narrow}, Y)
@@ -254,7 +322,9 @@ def test_tables_of_other_widths_are_not_read_as_one_another_s_columns(model):
         fitted.predict({"b": wide[:, 1:]})
     with pytest.raises(ValueError, match=r"table 'a' has 3 columns, and 5 in the training set"):
         fitted.predict(stack_views(a=narrow, b=wide))
-    with pytest.raises(ValueError, match=r"X has the views 'b', 'a', and the training set 'a', 'b'; stack the same"):
+    with pytest.raises(
+        ValueError, match=r"X has the views 'b', 'a', and the training set 'a', 'b'; stack the same"
+    ):
         fitted.predict(stack_views(b=narrow, a=wide))
     np.testing.assert_array_equal(
         fitted.predict(stack_views(a=wide, b=narrow)), fitted.predict({"a": wide, "b": narrow})

@@ -75,9 +75,17 @@ def test_every_estimator_with_weights_is_tried():
     kinds = [getattr(kernelmosaic, name) for name in kernelmosaic.estimators.__all__]
     here = {kind.__name__ for kind in MODELS}
     # Those that differ from one of the list in the targets alone.
-    alike = {"LocalizedMKLRegressor", "LocalizedMKLOneClass", "MKLRegressorCV", "MKLSurvival", "MKLSurvivalCV"}
+    alike = {
+        "LocalizedMKLRegressor",
+        "LocalizedMKLOneClass",
+        "MKLRegressorCV",
+        "MKLSurvival",
+        "MKLSurvivalCV",
+    }
     with_kernels = {
-        kind.__name__ for kind in kinds if isinstance(kind, type) and "kernels" in signature(kind).parameters
+        kind.__name__
+        for kind in kinds
+        if isinstance(kind, type) and "kernels" in signature(kind).parameters
     }
     assert with_kernels - alike == here
 
@@ -101,7 +109,11 @@ def test_features_and_files(tmp_path):
         ([Linear()], ["linear"]),
         ([("one", Linear(), [0]), ("two", Gaussian(), [1, 2])], ["one", "two"]),
         (
-            [("rna:linear", Linear(), [0]), ("rna:gauss", Gaussian(), [0]), ("age:linear", Linear(), [1])],
+            [
+                ("rna:linear", Linear(), [0]),
+                ("rna:gauss", Gaussian(), [0]),
+                ("age:linear", Linear(), [1]),
+            ],
             ["rna", "age"],
         ),
         # In several parts, one view is one view.
@@ -109,7 +121,10 @@ def test_features_and_files(tmp_path):
         ([("p", Linear(), [0, 1]), ("q", Gaussian(), [0, 1]), ("r", Linear(), [3])], ["0, 1", "r"]),
         ([("k", per_column(Linear()), [0, 2])], ["k[0]", "k[2]"]),
         (
-            [("gaussian(factor=1, width=1)", Gaussian(1.0), [0]), ("gaussian(factor=1, width=2)", Gaussian(2.0), [0])],
+            [
+                ("gaussian(factor=1, width=1)", Gaussian(1.0), [0]),
+                ("gaussian(factor=1, width=2)", Gaussian(2.0), [0]),
+            ],
             ["0"],
         ),
     ],
@@ -120,7 +135,9 @@ def test_names_of_views(kernels, names):
 
 
 def test_views_that_were_stacked():
-    Z, views = stack_views(rna=pd.DataFrame(X[:, :2], columns=["u", "v"]), age=pd.DataFrame(X[:, 2:3], columns=["y"]))
+    Z, views = stack_views(
+        rna=pd.DataFrame(X[:, :2], columns=["u", "v"]), age=pd.DataFrame(X[:, 2:3], columns=["y"])
+    )
     kernels = [
         (f"{i}{view}", kernel, columns)
         for view, columns in views.items()

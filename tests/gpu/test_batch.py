@@ -77,14 +77,17 @@ def test_steps_lead_to_the_solution_of_each_program(name, monkeypatch):
     monkeypatch.setattr(type(BACKEND), "asarray", lambda *args: sent.append(0) or send(*args))
     with Counted() as counted:
         take_steps(columns, batch, state, eta, shared, 20)
-    # No step waits for the device: nothing comes from it, and what goes there goes before the first.
+    # No step waits for the device: nothing comes from it, and what goes there goes before the
+    # first.
     assert counted.waits == 0
     assert len(sent) <= 2
     take_steps(columns, batch, state, eta, shared, 600)
     matrices = columns.matrices.numpy()
     for k, program in enumerate(programs):
         solved = solve_smo(np.tensordot(eta[k], matrices, axes=1), program, tol=1e-12)
-        np.testing.assert_allclose(state.z[k].numpy(), solved.beta, atol=2e-4 * max(1.0, abs(solved.beta).max()))
+        np.testing.assert_allclose(
+            state.z[k].numpy(), solved.beta, atol=2e-4 * max(1.0, abs(solved.beta).max())
+        )
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -101,13 +104,18 @@ def test_steps_in_half_precision_lead_to_the_solution_from_products_that_are_kno
     matrices = columns.matrices.numpy().astype(np.float64)
     for k, program in enumerate(programs):
         solved = solve_smo(np.tensordot(eta[k], matrices, axes=1), program, tol=1e-12)
-        np.testing.assert_allclose(state.z[k].numpy(), solved.beta, atol=2e-4 * max(1.0, abs(solved.beta).max()))
+        np.testing.assert_allclose(
+            state.z[k].numpy(), solved.beta, atol=2e-4 * max(1.0, abs(solved.beta).max())
+        )
 
 
 @pytest.mark.parametrize("size", [1e-20, 1.0, 1e20])
 def test_halves_of_any_size_keep_three_digits(size):
     A = RNG.randn(N + 1, 5)
-    A, rows = torch.tensor(size * (A @ A.T)).float(), torch.tensor(RNG.randn(4, N + 1) / size).float()
+    A, rows = (
+        torch.tensor(size * (A @ A.T)).float(),
+        torch.tensor(RNG.randn(4, N + 1) / size).float(),
+    )
     found, expected = HalfMatrix.of(A, BACKEND).times(HalfRows.of(rows)), rows.double() @ A.double()
     assert torch.linalg.norm(found.double() - expected) <= 1e-3 * torch.linalg.norm(expected)
     # The diagonal is not rounded.
@@ -121,7 +129,9 @@ def test_a_small_ridge_is_not_left_to_half_precision():
     largest = np.linalg.eigvalsh(K)[-1]
     rough, single = columns.inverse(weights, largest / 1e3), columns.inverse(weights, largest / 1e5)
     assert (type(rough), type(single)) == (HalfMatrix, SingleMatrix)
-    np.testing.assert_allclose(single.entries.numpy() @ (K + largest / 1e5 * np.eye(N)), np.eye(N), atol=0.02)
+    np.testing.assert_allclose(
+        single.entries.numpy() @ (K + largest / 1e5 * np.eye(N)), np.eye(N), atol=0.02
+    )
 
 
 def test_a_large_factor_is_inverted_by_quarters():
@@ -160,7 +170,9 @@ def test_blocks_are_solved_in_panels_of_any_width(width):
     A = RNG.randn(3, 40, 40)
     A = torch.tensor(A @ A.transpose(0, 2, 1) + np.eye(40))
     right = torch.tensor(RNG.randn(3, 40, 2))
-    np.testing.assert_allclose(solve_blocks(A.clone(), right, width), torch.linalg.solve(A, right), atol=1e-10)
+    np.testing.assert_allclose(
+        solve_blocks(A.clone(), right, width), torch.linalg.solve(A, right), atol=1e-10
+    )
 
 
 class Counted(torch.utils._python_dispatch.TorchDispatchMode):

@@ -1,4 +1,5 @@
-"""Centring kernels that are constant: what is left is zero; or nearly so: it is their shape, or they are refused."""
+"""Centring kernels that are constant: what is left is zero; or nearly so: it is their shape, or
+they are refused."""
 
 from __future__ import annotations
 
@@ -32,7 +33,8 @@ def centred(kernel, samples, dtype=np.float64, device=None):
 
 
 def centred_or_none(*arguments, **options):
-    """The same, None where the kernel is refused: of a kernel that varies nothing else may be said."""
+    """The same, None where the kernel is refused: of a kernel that varies nothing else may be
+    said."""
     try:
         return centred(*arguments, **options)
     except ValueError as error:
@@ -53,7 +55,8 @@ def features_or_none(kernel, samples, approximation="nystroem"):
 
 
 def shape_of_wide_gaussians():
-    """Their limit: exp(−‖x − z‖²/w²) is 1 − (‖x‖² + ‖z‖² − 2⟨x, z⟩)/w², of which centring leaves the products."""
+    """Their limit: exp(−‖x − z‖²/w²) is 1 − (‖x‖² + ‖z‖² − 2⟨x, z⟩)/w², of which centring leaves
+    the products."""
     Z = X - X.mean(axis=0)
     return Z @ Z.T / np.square(Z).sum(axis=1).mean()
 
@@ -92,7 +95,13 @@ def test_matrices_in_single_precision_are_rounded_after_centring():
 def test_features_of_a_constant_kernel_become_zero(kernel, approximation):
     samples = np.full((41, 3), np.pi)
     fitted = FeatureMaps.fit(
-        [KernelSpec("only", kernel, None)], open_rows(samples), "centered", None, approximation, 20, 0
+        [KernelSpec("only", kernel, None)],
+        open_rows(samples),
+        "centered",
+        None,
+        approximation,
+        20,
+        0,
     )
     assert_array_equal(next(fitted.blocks(samples, [0]))[1], 0.0)
 
@@ -124,18 +133,23 @@ def test_a_constant_kernel_adds_nothing_to_a_machine(kernel):
     a = np.abs(reference.dual_coef_[0])
     s = reference.support_
     assert model.objective_ == pytest.approx(
-        a.sum() - 0.5 * reference.dual_coef_[0] @ K[np.ix_(s, s)] @ reference.dual_coef_[0], rel=1e-4
+        a.sum() - 0.5 * reference.dual_coef_[0] @ K[np.ix_(s, s)] @ reference.dual_coef_[0],
+        rel=1e-4,
     )
 
 
 @pytest.mark.parametrize("approximation", [None, "nystroem"])
-@pytest.mark.parametrize("flat", [("flat", Gaussian(1e8)), ("flat", Linear(), [3])], ids=["wide", "far"])
+@pytest.mark.parametrize(
+    "flat", [("flat", Gaussian(1e8)), ("flat", Linear(), [3])], ids=["wide", "far"]
+)
 def test_a_kernel_that_rounding_hides_is_no_kernel_of_zeros(flat, approximation):
-    """Without it the certificate would be of another problem: far from zero the last column predicts everything."""
+    """Without it the certificate would be of another problem: far from zero the last column
+    predicts everything."""
     table = np.column_stack([X, Y + 1e14])
     model = MKLClassifier([flat], normalize="centered", approximation=approximation, random_state=0)
     with pytest.raises(
-        ValueError, match=r"kernel 'flat': normalize='centered': .* fewer than 3 digits; centre and scale"
+        ValueError,
+        match=r"kernel 'flat': normalize='centered': .* fewer than 3 digits; centre and scale",
     ):
         model.fit(table, Y)
 
@@ -148,7 +162,11 @@ def test_other_samples_than_numbers():
     assert centred_or_none(Precomputed(varied), rows) is None
     same = sparse.csr_matrix(np.tile([0.0, 2.0], (6, 1)))
     with pytest.warns(UserWarning, match="constant on the training set"):
-        assert not KernelSet.fit([KernelSpec("only", Linear(), None)], same, "centered").fitted[0].normalization.removed
+        assert (
+            not KernelSet.fit([KernelSpec("only", Linear(), None)], same, "centered")
+            .fitted[0]
+            .normalization.removed
+        )
 
 
 def test_kernels_of_enough_digits_are_not_warned_of():
@@ -174,7 +192,11 @@ def formula(kernel, x, z):
         return formula(kernel.left, x, z) + formula(kernel.right, x, z)
     if isinstance(kernel, Polynomial):
         return (x @ z + kernel.offset) ** kernel.degree
-    return x @ z if isinstance(kernel, Linear) else np.exp(-np.square(x - z).sum() / np.longdouble(kernel.width) ** 2)
+    return (
+        x @ z
+        if isinstance(kernel, Linear)
+        else np.exp(-np.square(x - z).sum() / np.longdouble(kernel.width) ** 2)
+    )
 
 
 @pytest.mark.parametrize("kernel", [Linear(), Polynomial(3), Linear() + Gaussian(3.0)], ids=repr)

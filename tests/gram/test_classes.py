@@ -1,4 +1,5 @@
-"""What joint machines ask of a stack: one combination per class, and products with several columns."""
+"""What joint machines ask of a stack: one combination per class, and products with several
+columns."""
 
 from __future__ import annotations
 
@@ -26,7 +27,10 @@ def test_a_combination_a_class(rule, dtype):
     out = np.full((5, 37, 37), np.nan, dtype=dtype)
     rule(stack, weights, out)
     assert_allclose(
-        out, np.tensordot(weights, stack.matrices, 1), rtol=1e-4, atol=1e-4 if dtype == np.float32 else 1e-9
+        out,
+        np.tensordot(weights, stack.matrices, 1),
+        rtol=1e-4,
+        atol=1e-4 if dtype == np.float32 else 1e-9,
     )
     assert_allclose(out, out.transpose(0, 2, 1), rtol=0, atol=0)
 
@@ -43,7 +47,9 @@ def test_products_with_columns(share):
     some = stack.products(beta, rows, [2])
     assert_allclose(some[2], expected[2][rows], atol=1e-9)
     assert not some[[0, 1, 3]].any()
-    assert_allclose(stack.quadratic_forms(beta), 0.5 * np.einsum("mic,ic->m", expected, beta), rtol=1e-9)
+    assert_allclose(
+        stack.quadratic_forms(beta), 0.5 * np.einsum("mic,ic->m", expected, beta), rtol=1e-9
+    )
 
 
 def make_classes(form):
@@ -79,7 +85,9 @@ def test_blocks_of_features_class_by_class():
     block = classes.block(which)
     inside = np.array([0, 3])
     for c in range(5):
-        assert_allclose(block.of_class(c, inside), matrices[c][np.ix_(which[inside], which[inside])], atol=1e-12)
+        assert_allclose(
+            block.of_class(c, inside), matrices[c][np.ix_(which[inside], which[inside])], atol=1e-12
+        )
     assert block.mean_diagonal() == pytest.approx(np.mean([np.diag(K)[which] for K in matrices]))
     assert np.asarray(block, dtype=np.float32).dtype == np.float32
     # Numbers whose products would be denormal are none.

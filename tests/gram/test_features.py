@@ -23,7 +23,13 @@ from kernelmosaic.solvers.program import SolverOptions
 RNG = np.random.RandomState(0)
 X = RNG.standard_normal((60, 5)) + np.array([2.0, 0.0, 0.0, -1.0, 0.0])
 WEIGHT = RNG.uniform(0.1, 2.0, size=60)
-KERNELS = [Gaussian(2.0), Gaussian(5.0), Polynomial(2), Linear(), ("some", Gaussian("median"), [1, 3])]
+KERNELS = [
+    Gaussian(2.0),
+    Gaussian(5.0),
+    Polynomial(2),
+    Linear(),
+    ("some", Gaussian("median"), [1, 3]),
+]
 
 
 def tiles_of(kernels, samples):
@@ -41,7 +47,10 @@ def fit(kernels, samples, rank=500, normalize=None, weight=None, approximation="
 def approximated(stack):
     """The kernels' matrices, from the features."""
     return np.array(
-        [Z.astype(float) @ Z.T for _, Z in sorted(stack.features(slice(0, stack.n_samples), range(stack.n_kernels)))]
+        [
+            Z.astype(float) @ Z.T
+            for _, Z in sorted(stack.features(slice(0, stack.n_samples), range(stack.n_kernels)))
+        ]
     )
 
 
@@ -66,13 +75,17 @@ def test_samples_need_not_be_numbers():
         atol=1e-9,
     )
     rows, K = np.arange(60)[:, np.newaxis], X @ X.T
-    np.testing.assert_allclose(approximated(fit([Precomputed(K)], rows)[1])[0], K, atol=1e-9 * K.max())
+    np.testing.assert_allclose(
+        approximated(fit([Precomputed(K)], rows)[1])[0], K, atol=1e-9 * K.max()
+    )
 
 
 def test_sparse_samples_with_more_columns_than_anyone_could_store():
     rng = np.random.RandomState(0)
     columns = np.sort(rng.randint(50, size=(40, 20)) * 200_000, axis=1)
-    S = sparse.csr_matrix((rng.rand(800), columns.ravel(), np.arange(0, 801, 20)), shape=(40, 10_000_000))
+    S = sparse.csr_matrix(
+        (rng.rand(800), columns.ravel(), np.arange(0, 801, 20)), shape=(40, 10_000_000)
+    )
     S.sum_duplicates()
     kernels = [Gaussian(1.0), Linear()]
     kernel_set, stack = fit(kernels, S)
@@ -84,7 +97,8 @@ def test_sparse_samples_with_more_columns_than_anyone_could_store():
 
 
 def test_landmarks_are_chosen_by_what_samples_hold(tmp_path):
-    """The same samples in another order, in sparse form, on a disk or each given twice have the same landmarks."""
+    """The same samples in another order, in sparse form, on a disk or each given twice have the
+    same landmarks."""
     rng = np.random.default_rng(0)
     Z, order = rng.normal(size=(90, 3)), rng.permutation(90)
     np.save(tmp_path / "rows.npy", Z)
@@ -97,7 +111,12 @@ def test_landmarks_are_chosen_by_what_samples_hold(tmp_path):
 
     expected = landmarks(Z)
     assert expected.shape == (12, 3)
-    others = [Z[order], sparse.csr_matrix(Z), np.load(tmp_path / "rows.npy", mmap_mode="r"), np.tile(Z, (2, 1))]
+    others = [
+        Z[order],
+        sparse.csr_matrix(Z),
+        np.load(tmp_path / "rows.npy", mmap_mode="r"),
+        np.tile(Z, (2, 1)),
+    ]
     for samples in others:
         np.testing.assert_allclose(landmarks(samples), expected)
     assert not np.allclose(landmarks(Z, seed=1), expected)
@@ -117,7 +136,9 @@ def test_nystroem_is_the_projection_onto_the_landmarks():
     kernel_set, stack = fit([Gaussian(2.0)], X, rank=15)
     L = kernel_set.landmarks[0][:15]
     k = lambda A, B: np.exp(-((A[:, None] - B[None]) ** 2).sum(-1) / 4.0)  # noqa: E731
-    np.testing.assert_allclose(approximated(stack)[0], k(X, L) @ np.linalg.pinv(k(L, L)) @ k(L, X), atol=1e-9)
+    np.testing.assert_allclose(
+        approximated(stack)[0], k(X, L) @ np.linalg.pinv(k(L, L)) @ k(L, X), atol=1e-9
+    )
     # What is left is positive semi-definite: no landmark makes the approximation worse.
     assert np.linalg.eigvalsh(k(X, X) - approximated(stack)[0]).min() > -1e-10
 
@@ -127,7 +148,9 @@ def test_kernels_of_the_same_columns_have_landmarks_of_their_own():
         k = lambda A, B: np.exp(-((A[:, None] - B[None]) ** 2).sum(-1) / width**2)  # noqa: E731
         return k(V, L) @ np.linalg.pinv(k(L, L), 1e-12) @ k(L, V)
 
-    kernel_set, stack = fit([Gaussian(2.0), Gaussian(3.0), ("part", Gaussian(2.0), [0, 1])], X, rank=[10, 15, 20])
+    kernel_set, stack = fit(
+        [Gaussian(2.0), Gaussian(3.0), ("part", Gaussian(2.0), [0, 1])], X, rank=[10, 15, 20]
+    )
     pool, part = kernel_set.landmarks[0], kernel_set.landmarks[2]
     assert len(np.unique(pool, axis=0)) == 25
     K = approximated(stack)
@@ -137,7 +160,9 @@ def test_kernels_of_the_same_columns_have_landmarks_of_their_own():
     np.testing.assert_allclose(K[2], projected(X[:, :2], part[:20], 2), atol=1e-8)
 
 
-@pytest.mark.parametrize(("rank", "firsts"), [(20, [0, 20, 40]), (30, [0, 15, 30]), (60, [0, 0, 0]), (99, [0, 0, 0])])
+@pytest.mark.parametrize(
+    ("rank", "firsts"), [(20, [0, 20, 40]), (30, [0, 15, 30]), (60, [0, 0, 0]), (99, [0, 0, 0])]
+)
 def test_landmarks_overlap_where_samples_are_too_few(rank, firsts):
     kernel_set, _ = fit([Gaussian(2.0), Gaussian(3.0), Gaussian(4.0)], X, rank=rank)
     assert [one.own[0] for one in kernel_set.maps] == firsts
@@ -167,7 +192,12 @@ def test_leading_features_are_the_best_of_their_number(normalize):
     _, stack = fit(kernels, X, rank=3, normalize=normalize, approximation="leading")
     K = exact(kernels, X)
     for m, found in enumerate(approximated(stack)):
-        best = best_of_rank(K[m] if normalize is None else K[m] - K[m].mean(0) - K[m].mean(0)[:, None] + K[m].mean(), 3)
+        best = best_of_rank(
+            K[m]
+            if normalize is None
+            else K[m] - K[m].mean(0) - K[m].mean(0)[:, None] + K[m].mean(),
+            3,
+        )
         best = best if normalize is None else best / np.trace(best) * len(X)
         np.testing.assert_allclose(found, best, atol=1e-9 * np.abs(best).max())
 
@@ -175,7 +205,9 @@ def test_leading_features_are_the_best_of_their_number(normalize):
 def test_leading_features_leave_out_no_larger_share_of_a_kernel():
     kernels = [Gaussian(2.0), Linear()]
     kernel_set, stack = fit(kernels, X, rank=0.2, approximation="leading")
-    for K, found, width in zip(exact(kernels, X), approximated(stack), kernel_set.widths, strict=True):
+    for K, found, width in zip(
+        exact(kernels, X), approximated(stack), kernel_set.widths, strict=True
+    ):
         assert np.trace(K - found) <= 0.2 * np.trace(K) < np.trace(K - best_of_rank(K, width - 1))
     with pytest.raises(ValueError, match=r"rank=1\.5.*below 1"):
         fit(kernels, X, rank=1.5, approximation="leading")
@@ -186,7 +218,9 @@ def test_leading_features_of_more_landmarks_than_features_lack_less():
     noisy = rng.standard_normal((600, 30))
     K = exact([Gaussian("median")], noisy)[0]
     lacking = {
-        name: np.trace(K - approximated(fit([Gaussian("median")], noisy, rank=40, approximation=name)[1])[0])
+        name: np.trace(
+            K - approximated(fit([Gaussian("median")], noisy, rank=40, approximation=name)[1])[0]
+        )
         for name in ("nystroem", "leading")
     }
     best = np.trace(K - best_of_rank(K, 40))
@@ -200,7 +234,9 @@ def test_views_of_sparse_samples_are_the_columns():
     assert stack.form.startswith("42 features outnumber the 30 samples")
     dense = S.toarray()
     np.testing.assert_allclose(
-        approximated(stack), [dense[:, m : m + 7] @ dense[:, m : m + 7].T for m in range(6)], atol=1e-12
+        approximated(stack),
+        [dense[:, m : m + 7] @ dense[:, m : m + 7].T for m in range(6)],
+        atol=1e-12,
     )
 
 
@@ -215,7 +251,10 @@ def test_linear_kernels_keep_their_columns():
     ("kernel", "formula"),
     [
         (Gaussian(3.0), lambda D, _: np.exp(-D / 9.0)),
-        (Gaussian(factor=2), lambda D, _: np.exp(-D / (4.0 * np.median(D[np.triu_indices(len(D), 1)])))),
+        (
+            Gaussian(factor=2),
+            lambda D, _: np.exp(-D / (4.0 * np.median(D[np.triu_indices(len(D), 1)]))),
+        ),
         (2.0 * Gaussian(3.0), lambda D, _: 2.0 * np.exp(-D / 9.0)),
         (Gaussian(3.0) * Gaussian(4.0), lambda D, _: np.exp(-D / 9.0 - D / 16.0)),
         (Laplacian(5.0), lambda _, A: np.exp(-A / 5.0)),
@@ -229,8 +268,12 @@ def test_fourier_features_approach_the_kernel_with_the_root_of_the_rank(kernel, 
     for rank in (50, 800, 12_800):
         specs, rows = tiles_of([kernel], X), open_rows(X)
         squares = []
-        for seed in range(16):  # pairs share their frequencies, so that one draw may be good or bad for all of them
-            kernel_set = FeatureMaps.fit(specs, rows, None, None, "fourier", rank, random_state=seed)
+        for seed in range(
+            16
+        ):  # pairs share their frequencies, so that one draw may be good or bad for all of them
+            kernel_set = FeatureMaps.fit(
+                specs, rows, None, None, "fourier", rank, random_state=seed
+            )
             assert isinstance(kernel_set.maps[0], FourierMap)
             Z = approximated(StoredFeatures.fill(ComputedFeatures(kernel_set, rows, np.float64)))[0]
             np.testing.assert_allclose(np.diag(Z), np.diag(K), rtol=1e-9)
@@ -259,7 +302,9 @@ def test_what_cannot_be_served_says_so():
         fit([Linear()], X, rank=3, approximation="fourier")
     with pytest.raises(ValueError, match=r"rank=1.*pairs"):
         fit([Gaussian(1.0)], X, rank=1, approximation="fourier")
-    with pytest.raises(ValueError, match=r"approximation='cosine'.*'nystroem', 'leading', 'fourier'"):
+    with pytest.raises(
+        ValueError, match=r"approximation='cosine'.*'nystroem', 'leading', 'fourier'"
+    ):
         fit([Gaussian(1.0)], X, approximation="cosine")
     with pytest.raises(ValueError, match=r"rank=\[3\].*2 kernels"):
         fit([Gaussian(1.0), Linear()], X, rank=[3])
@@ -289,15 +334,21 @@ def test_products_and_forms_are_those_of_the_matrices(stack):
     many = beta[:, np.newaxis] * rng.standard_normal((60, 3))
     some = np.array([4, 7, 30])
     np.testing.assert_allclose(stack.products(beta), K @ beta, atol=1e-10)
-    np.testing.assert_allclose(stack.products(beta, some, [1, 3])[[1, 3]], (K @ beta)[[1, 3]][:, some], atol=1e-10)
+    np.testing.assert_allclose(
+        stack.products(beta, some, [1, 3])[[1, 3]], (K @ beta)[[1, 3]][:, some], atol=1e-10
+    )
     np.testing.assert_allclose(stack.products(many, some), (K @ many)[:, some], atol=1e-10)
     gates = rng.standard_normal((60, len(K)))
     gated = np.einsum("mij,jm,j->mi", K, gates, beta)[:, some]
     np.testing.assert_allclose(stack.gated_products(beta, gates, some), gated, atol=1e-10)
     gated = np.einsum("mij,jm,jc->mic", K, gates, many)[:, some]
     np.testing.assert_allclose(stack.gated_products(many, gates, some), gated, atol=1e-10)
-    np.testing.assert_allclose(stack.quadratic_forms(beta), 0.5 * np.einsum("i,mij,j->m", beta, K, beta), atol=1e-10)
-    np.testing.assert_allclose(stack.quadratic_forms(many), 0.5 * np.einsum("ic,mij,jc->m", many, K, many), atol=1e-9)
+    np.testing.assert_allclose(
+        stack.quadratic_forms(beta), 0.5 * np.einsum("i,mij,j->m", beta, K, beta), atol=1e-10
+    )
+    np.testing.assert_allclose(
+        stack.quadratic_forms(many), 0.5 * np.einsum("ic,mij,jc->m", many, K, many), atol=1e-9
+    )
     np.testing.assert_allclose(stack.row_block(2, some), K[2][some], atol=1e-10)
 
 
@@ -311,7 +362,11 @@ def test_matrices_of_a_part_are_those_of_the_features(stack):
 def test_a_search_over_many_features_starts_from_a_part_and_ends_at_the_same_weights():
     rng = np.random.RandomState(0)
     many = sparse.random(1050, 1100, 0.2, format="csr", random_state=0)
-    y = np.where(many[:, :5].sum(axis=1).A1 - many[:, 150:155].sum(axis=1).A1 + 0.1 * rng.randn(1050) > 0, 1.0, -1.0)
+    y = np.where(
+        many[:, :5].sum(axis=1).A1 - many[:, 150:155].sum(axis=1).A1 + 0.1 * rng.randn(1050) > 0,
+        1.0,
+        -1.0,
+    )
     sets = [(f"set {k}", Linear(), np.arange(100 * k, 100 * k + 100)) for k in range(11)]
     features = MKLClassifier(sets, C=0.1, approximation="nystroem", rank=100).fit(many, y)
     assert features.function_.expansion.kernel_set.widths.max() == 100
@@ -319,7 +374,11 @@ def test_a_search_over_many_features_starts_from_a_part_and_ends_at_the_same_wei
     assert features.duality_gap_ <= 1e-3
     np.testing.assert_allclose(features.objective_, matrices.objective_, rtol=2e-3)
     np.testing.assert_allclose(features.weights_, matrices.weights_, atol=0.05)
-    _, stack = fit([("all", Linear(), np.arange(550)), ("rest", Linear(), np.arange(550, 1100))], many, rank=600)
+    _, stack = fit(
+        [("all", Linear(), np.arange(550)), ("rest", Linear(), np.arange(550, 1100))],
+        many,
+        rank=600,
+    )
     assert stack.part_samples == int(np.sqrt(1050 * 1100 / 2))
 
 
@@ -345,7 +404,11 @@ def test_the_combined_kernel_does_to_vectors_what_its_matrix_does(stack, gated):
     Z = gram.rows(np.arange(60))
     assert Z.shape == (60, gram.n_features) == (60, stack.widths.sum() - stack.widths[1])
     np.testing.assert_allclose(Z @ Z.T, full, atol=1e-10)
-    V, W, theta = rng.standard_normal((60, 2)), rng.standard_normal((gram.n_features, 2)), rng.rand(60)
+    V, W, theta = (
+        rng.standard_normal((60, 2)),
+        rng.standard_normal((gram.n_features, 2)),
+        rng.rand(60),
+    )
     V[::3] = 0.0
     theta[::4] = 0.0
     np.testing.assert_allclose(gram.adjoint(V), Z.T @ V, atol=1e-10)
@@ -353,12 +416,19 @@ def test_the_combined_kernel_does_to_vectors_what_its_matrix_does(stack, gated):
     np.testing.assert_allclose(gram.apply(W), Z @ W, atol=1e-10)
     np.testing.assert_allclose(gram.diagonal(), np.diag(full), atol=1e-10)
     Z1 = np.column_stack([Z, np.ones(60)])
-    np.testing.assert_allclose(gram.normal_matrix(theta), (Z1 * theta[:, np.newaxis]).T @ Z1, atol=1e-10)
-    np.testing.assert_allclose(gram.rows(np.array([9, 2, 30])), Z[[9, 2, 30]], rtol=0, atol=1e-13 * np.abs(Z).max())
+    np.testing.assert_allclose(
+        gram.normal_matrix(theta), (Z1 * theta[:, np.newaxis]).T @ Z1, atol=1e-10
+    )
+    np.testing.assert_allclose(
+        gram.rows(np.array([9, 2, 30])), Z[[9, 2, 30]], rtol=0, atol=1e-13 * np.abs(Z).max()
+    )
 
 
 def test_double_precision_is_that_of_one_kernel_not_of_its_stack():
-    Z, theta = np.random.RandomState(0).standard_normal((60, 4)).astype(np.float32), np.linspace(0.1, 1.0, 60)
+    Z, theta = (
+        np.random.RandomState(0).standard_normal((60, 4)).astype(np.float32),
+        np.linspace(0.1, 1.0, 60),
+    )
     gram = StoredFeatures([Z]).combine(np.ones(1))
     before, precise = gram.normal_matrix(theta), gram.in_double()
     Z1 = np.column_stack([Z.astype(np.float64), np.ones(60)])
@@ -391,5 +461,9 @@ def test_how_features_are_kept_depends_on_the_budget():
 
 def test_fourier_features_of_sparse_samples():
     some = sparse.random(30, 600, density=0.05, format="csr", random_state=0)
-    model = MKLClassifier([Gaussian(2.0)], approximation="fourier", random_state=0).fit(some, np.arange(30) % 2)
-    np.testing.assert_allclose(model.decision_function(some), model.decision_function(some.toarray()), atol=1e-12)
+    model = MKLClassifier([Gaussian(2.0)], approximation="fourier", random_state=0).fit(
+        some, np.arange(30) % 2
+    )
+    np.testing.assert_allclose(
+        model.decision_function(some), model.decision_function(some.toarray()), atol=1e-12
+    )

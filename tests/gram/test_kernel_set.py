@@ -1,4 +1,5 @@
-"""Several fitted kernels evaluated together: the same blocks as one by one, shared work done once."""
+"""Several fitted kernels evaluated together: the same blocks as one by one, shared work done
+once."""
 
 from __future__ import annotations
 
@@ -55,7 +56,9 @@ def test_blocks_are_those_of_the_kernels_one_by_one(rows):
     assert sorted(seen) == list(range(len(KERNELS)))
     for m, (_, kernel, *columns) in enumerate(KERNELS):
         at = columns[0] if columns else slice(None)
-        expected = kernel.__class__(**kernel.get_params(deep=False)).fit(X[:, at])(left[:, at], X[:, at])
+        expected = kernel.__class__(**kernel.get_params(deep=False)).fit(X[:, at])(
+            left[:, at], X[:, at]
+        )
         np.testing.assert_allclose(seen[m], expected, atol=1e-12)
     np.testing.assert_allclose(
         kernel_set.diagonals(kernel_set.views(X)),
@@ -66,7 +69,9 @@ def test_blocks_are_those_of_the_kernels_one_by_one(rows):
 
 def test_only_the_kernels_asked_for():
     kernel_set = fit()
-    assert sorted(m for m, _ in kernel_set.blocks(kernel_set.views(Z), kernel_set.views(X), [3, 1])) == [1, 3]
+    assert sorted(
+        m for m, _ in kernel_set.blocks(kernel_set.views(Z), kernel_set.views(X), [3, 1])
+    ) == [1, 3]
     kept = kernel_set.take([4, 0])
     assert kept.names == ["part", "line"]
     np.testing.assert_allclose(dict(kept.blocks(kept.views(Z), kept.views(X), [1]))[1], Z @ X.T)
@@ -100,7 +105,11 @@ def test_distances_that_widths_follow_are_measured_once_a_set_of_columns(monkeyp
     measured = []
     for rule in ("_median", "_mean_nearest"):
         measure = getattr(FitSamples, rule)
-        counting = lambda self, name, rule=rule, measure=measure: (measured.append(rule), measure(self, name))[1]  # noqa: E731
+
+        def counting(self, name, rule=rule, measure=measure):
+            measured.append(rule)
+            return measure(self, name)
+
         monkeypatch.setattr(FitSamples, rule, counting)
     kernels = [
         *(Gaussian(factor=factor) for factor in (0.5, 1.0, 2.0)),
@@ -109,7 +118,9 @@ def test_distances_that_widths_follow_are_measured_once_a_set_of_columns(monkeyp
         Laplacian(),
         Gaussian(0.7),
     ]
-    fitted = fit([*kernels, ("part", Gaussian(), [0, 2]), ("same part", Gaussian(factor=2.0), [0, 2])]).fitted
+    fitted = fit(
+        [*kernels, ("part", Gaussian(), [0, 2]), ("same part", Gaussian(factor=2.0), [0, 2])]
+    ).fitted
     # By Euclidean and by Manhattan distance, and on the other columns.
     assert sorted(measured) == ["_mean_nearest", "_median", "_median", "_median"]
     for one in fitted:
@@ -129,16 +140,24 @@ def test_what_kernels_read_of_a_training_set_is_measured_once(n, n_columns, monk
 
     def count(owner, name):
         found = getattr(owner, name)
-        monkeypatch.setattr(owner, name, lambda *args, **kw: (calls.update([name]), found(*args, **kw))[1])
+        monkeypatch.setattr(
+            owner, name, lambda *args, **kw: (calls.update([name]), found(*args, **kw))[1]
+        )
 
     for owner, name in ((distance, "pdist"), (distance, "cdist"), (distances, "squared_distances")):
         count(owner, name)
     count(distances, "to_ranks")
-    kernels = [*family(Gaussian(), factor=[0.5, 1, 2]), *family(Laplacian(), factor=[1, 3]), Linear()]
+    kernels = [
+        *family(Gaussian(), factor=[0.5, 1, 2]),
+        *family(Laplacian(), factor=[1, 3]),
+        Linear(),
+    ]
     kernels += [Ranked(kernel) for kernel in kernels]
     samples = np.random.RandomState(1).normal(size=(n, n_columns))
     samples[5] = samples[3]  # equal samples count once in a width
-    given = KernelSet.fit_samples(lay_specs(read_kernels(kernels), samples), samples, "trace", room=1e9)
+    given = KernelSet.fit_samples(
+        lay_specs(read_kernels(kernels), samples), samples, "trace", room=1e9
+    )
     stack = make_stack(given[0], given[1], dtype=np.float64, distances=given[2])
     # Of the columns and of their ranks, two distances each.
     assert calls["pdist"] + calls["squared_distances"] == 4
@@ -147,7 +166,9 @@ def test_what_kernels_read_of_a_training_set_is_measured_once(n, n_columns, monk
     assert len(given[1].distinct) == 2
     for m, kernel in enumerate(kernels):
         expected = clone(kernel).fit(samples)(samples)
-        np.testing.assert_allclose(stack.matrices[m], expected / np.mean(np.diag(expected)), rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(
+            stack.matrices[m], expected / np.mean(np.diag(expected)), rtol=1e-9, atol=1e-12
+        )
     part = stack.take(np.arange(3, n, 2)).exact
     for m, block in part.blocks([1, 4, 10], np.arange(4), slice(0, part.n_samples)):
         np.testing.assert_allclose(block, stack.matrices[m][3:11:2, 3::2], rtol=1e-9, atol=1e-12)
@@ -182,17 +203,23 @@ def test_kernels_of_one_given_matrix_prepare_it_once():
     views = kernel_set.views(rows)
     blocks = dict(kernel_set.blocks(views, views, range(3)))
     np.testing.assert_allclose(blocks[0], blocks[2])
-    np.testing.assert_allclose(blocks[1], expm(-2.0 * (np.diag(chain.sum(axis=1)) - chain)), atol=1e-12)
+    np.testing.assert_allclose(
+        blocks[1], expm(-2.0 * (np.diag(chain.sum(axis=1)) - chain)), atol=1e-12
+    )
 
 
 @pytest.mark.parametrize("normalize", ["trace", "diagonal", "centered"])
 def test_shared_statistics_survive_scaling_in_place(normalize):
-    together = fit([("line", Linear()), ("again", Linear()), ("square", Polynomial())], normalize=normalize)
+    together = fit(
+        [("line", Linear()), ("again", Linear()), ("square", Polynomial())], normalize=normalize
+    )
     views = together.views(X)
     blocks = {m: K.copy() for m, K in together.blocks(views, views, range(3))}
     alone = fit([("square", Polynomial())], normalize=normalize)
     np.testing.assert_allclose(blocks[0], blocks[1])
-    np.testing.assert_allclose(blocks[2], dict(alone.blocks(alone.views(X), alone.views(X), [0]))[0], atol=1e-12)
+    np.testing.assert_allclose(
+        blocks[2], dict(alone.blocks(alone.views(X), alone.views(X), [0]))[0], atol=1e-12
+    )
 
 
 def test_the_given_kernels_are_not_fitted():
@@ -207,7 +234,9 @@ def test_strings_and_row_numbers_beside_numbers():
     table[:, 1] = [3, 1, 0, 2]
     table[:, 2] = [0.5, 1.5, -1.0, 2.0]
     K = np.diag([1.0, 2.0, 3.0, 4.0])
-    kernel_set = fit([("text", Spectrum(1), [0]), ("rows", Precomputed(K), [1]), ("x", Linear(), [2])], table)
+    kernel_set = fit(
+        [("text", Spectrum(1), [0]), ("rows", Precomputed(K), [1]), ("x", Linear(), [2])], table
+    )
     views = kernel_set.views(table)
     blocks = dict(kernel_set.blocks(views, views, range(3)))
     np.testing.assert_array_equal(np.diag(blocks[1]), [4.0, 2.0, 1.0, 3.0])
@@ -234,7 +263,9 @@ def test_rows_of_equal_views_stay_equal():
 
 @pytest.mark.parametrize("normalize", ["diagonal", "centered"])
 def test_what_a_rule_knows_of_the_samples_is_computed_once_for_all_blocks(normalize):
-    kernel_set = KernelSet.fit(lay_specs(read_kernels([Gaussian(2.0), Polynomial(2)]), X), X, normalize)
+    kernel_set = KernelSet.fit(
+        lay_specs(read_kernels([Gaussian(2.0), Polynomial(2)]), X), X, normalize
+    )
     K = [np.exp(-((X[:, None] - X) ** 2).sum(-1) / 4.0), (X @ X.T + 1.0) ** 2]
     H = np.eye(len(X)) - 1.0 / len(X)
     if normalize == "centered":
@@ -255,8 +286,12 @@ def test_what_a_rule_knows_of_the_samples_is_computed_once_for_all_blocks(normal
         return replace(one, normalization=normalization)
 
     kernel_set = KernelSet(tuple(map(counted, kernel_set.fitted)))
-    stack = ComputedStack(kernel_set, kernel_set.views(X.copy()), np.dtype(np.float64), working_bytes=3000)
+    stack = ComputedStack(
+        kernel_set, kernel_set.views(X.copy()), np.dtype(np.float64), working_bytes=3000
+    )
     assert len(list(stack.row_strips(len(X)))) > 3
     for weights in np.eye(2):
-        np.testing.assert_allclose(stack.combine(weights), np.tensordot(weights, expected, 1), atol=1e-10)
+        np.testing.assert_allclose(
+            stack.combine(weights), np.tensordot(weights, expected, 1), atol=1e-10
+        )
     assert calls == [len(X), len(X)]

@@ -46,6 +46,8 @@ def test_nothing_asked_is_nothing_answered(sums):
 def test_a_stack_is_carried_along():
     # (B⁻¹ + A) y = right is solved by products with B and A alone, and B⁻¹y is found, too.
     B = F @ F.T + 0.1 * np.eye(N)
-    y, x = conjugate_gradients(lambda p: p[1] + A @ p[0], lambda r: np.stack([B @ r, r]), RIGHT, EXACT)
+    y, x = conjugate_gradients(
+        lambda p: p[1] + A @ p[0], lambda r: np.stack([B @ r, r]), RIGHT, EXACT
+    )
     assert_allclose(y, np.linalg.solve(np.linalg.inv(B) + A, RIGHT), rtol=1e-6, atol=1e-8)
     assert_allclose(x, np.linalg.solve(B, y), rtol=1e-6, atol=1e-8)

@@ -28,7 +28,9 @@ def test_the_diagonal_is_that_of_the_block(rule, kernel):
     for samples in (X, Z):
         block = scale.block(kernel(samples), scale.row_scale(samples), scale.row_scale(samples))
         np.testing.assert_allclose(
-            scale.diagonal(kernel.diag(samples), scale.row_scale(samples)), np.diag(block), rtol=1e-10
+            scale.diagonal(kernel.diag(samples), scale.row_scale(samples)),
+            np.diag(block),
+            rtol=1e-10,
         )
 
 
@@ -37,24 +39,35 @@ def test_the_trace_factor_is_learned_once_and_used_again(weight):
     scale, kernel = fitted("trace", Polynomial(2), weight)
     factor = np.average(np.diag((X @ X.T + 1) ** 2), weights=weight)
     np.testing.assert_allclose(
-        scale.block(kernel(Z, X), scale.row_scale(Z), scale.row_scale(X)), (Z @ X.T + 1) ** 2 / factor
+        scale.block(kernel(Z, X), scale.row_scale(Z), scale.row_scale(X)),
+        (Z @ X.T + 1) ** 2 / factor,
     )
-    np.testing.assert_allclose(np.average(scale.diagonal(kernel.diag(X), scale.row_scale(X)), weights=weight), 1.0)
+    np.testing.assert_allclose(
+        np.average(scale.diagonal(kernel.diag(X), scale.row_scale(X)), weights=weight), 1.0
+    )
 
 
 def test_new_samples_have_a_unit_diagonal():
     scale, kernel = fitted("diagonal", Linear())
     lengths = np.linalg.norm
     expected = (Z @ X.T) / np.outer(lengths(Z, axis=1), lengths(X, axis=1))
-    np.testing.assert_allclose(scale.block(kernel(Z, X), scale.row_scale(Z), scale.row_scale(X)), expected)
-    np.testing.assert_allclose(np.diag(scale.block(kernel(Z), scale.row_scale(Z), scale.row_scale(Z))), 1.0)
+    np.testing.assert_allclose(
+        scale.block(kernel(Z, X), scale.row_scale(Z), scale.row_scale(X)), expected
+    )
+    np.testing.assert_allclose(
+        np.diag(scale.block(kernel(Z), scale.row_scale(Z), scale.row_scale(Z))), 1.0
+    )
 
 
 def test_a_sample_at_the_origin_is_like_nothing():
     scale, kernel = fitted("diagonal", Linear())
     origin = np.zeros((1, 4))
-    np.testing.assert_array_equal(scale.block(kernel(origin, X), scale.row_scale(origin), scale.row_scale(X)), 0.0)
-    np.testing.assert_array_equal(scale.diagonal(kernel.diag(origin), scale.row_scale(origin)), [0.0])
+    np.testing.assert_array_equal(
+        scale.block(kernel(origin, X), scale.row_scale(origin), scale.row_scale(X)), 0.0
+    )
+    np.testing.assert_array_equal(
+        scale.diagonal(kernel.diag(origin), scale.row_scale(origin)), [0.0]
+    )
 
 
 @pytest.mark.parametrize("weight", [None, WEIGHT], ids=["plain", "weighted"])
@@ -64,7 +77,11 @@ def test_centring_is_centring_of_the_features(weight, form):
     mean = np.average(X, axis=0, weights=weight)
     variance = np.average(np.square(X - mean).sum(axis=1), weights=weight)
     for left, right in ((Z, X), (X, X), (Z, Z)):
-        block = scale.block(kernel(form(left), form(right)), scale.row_scale(form(left)), scale.row_scale(form(right)))
+        block = scale.block(
+            kernel(form(left), form(right)),
+            scale.row_scale(form(left)),
+            scale.row_scale(form(right)),
+        )
         np.testing.assert_allclose(block, (left - mean) @ (right - mean).T / variance, atol=1e-12)
 
 
@@ -82,7 +99,10 @@ def test_centring_a_quadratic_kernel_centres_its_monomials():
         (phi(Z) - mean) @ (phi(X) - mean).T / variance,
         atol=1e-10,
     )
-    assert np.abs(scale.block(kernel(X), scale.row_scale(X), scale.row_scale(X)).sum(axis=0)).max() < 1e-10
+    assert (
+        np.abs(scale.block(kernel(X), scale.row_scale(X), scale.row_scale(X)).sum(axis=0)).max()
+        < 1e-10
+    )
 
 
 def test_a_kernel_of_zeros_stays_one():
@@ -98,7 +118,10 @@ def test_single_precision_stays_single():
     small = X.astype(np.float32)
     for rule in RULES:
         scale, kernel = fitted(rule, Polynomial(), samples=small)
-        assert scale.block(kernel(small), scale.row_scale(small), scale.row_scale(small)).dtype == np.float32
+        assert (
+            scale.block(kernel(small), scale.row_scale(small), scale.row_scale(small)).dtype
+            == np.float32
+        )
 
 
 @pytest.mark.parametrize("rule", ["unit", 1, ["trace"]])

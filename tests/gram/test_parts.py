@@ -26,7 +26,9 @@ def make(kind):
             torch = pytest.importorskip("torch", reason="torch is not installed")
             return StoredFeatures([torch.as_tensor(Z) for Z in stack.arrays])
         return stack
-    kernel_set = KernelSet.fit(lay_specs(read_kernels([Gaussian(1.0), Linear(), Polynomial(2)]), X), X, "trace")
+    kernel_set = KernelSet.fit(
+        lay_specs(read_kernels([Gaussian(1.0), Linear(), Polynomial(2)]), X), X, "trace"
+    )
     views = kernel_set.views(X)
     if kind == "computed":
         return ComputedStack(kernel_set, views, np.dtype(np.float64), 4096)
@@ -34,12 +36,16 @@ def make(kind):
         pytest.importorskip("torch", reason="torch is not installed")
         from kernelmosaic.backend import torch_backend
 
-        computed = ComputedStack(kernel_set, views, np.dtype(np.float64), 4096, torch_backend("cpu"))
+        computed = ComputedStack(
+            kernel_set, views, np.dtype(np.float64), 4096, torch_backend("cpu")
+        )
         return StoredStack.of(computed) if "stored" in kind else computed
     return make_stack(kernel_set, views)
 
 
-KINDS = ["stored", "computed"] + [pytest.param(kind, marks=torch_only) for kind in ("device", "device stored")]
+KINDS = ["stored", "computed"] + [
+    pytest.param(kind, marks=torch_only) for kind in ("device", "device stored")
+]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -50,7 +56,9 @@ def test_a_part_has_the_rows_of_the_whole(kind):
     beta = np.random.RandomState(1).standard_normal(5)
     spread = np.zeros(30)
     spread[ROWS] = beta
-    np.testing.assert_allclose(part.products(beta), stack.products(spread)[:, ROWS], rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(
+        part.products(beta), stack.products(spread)[:, ROWS], rtol=1e-9, atol=1e-12
+    )
     weights = np.array([0.3, 0.0, 2.0])
     whole = stack.combine(weights)
     if isinstance(stack, StoredStack):
@@ -61,7 +69,9 @@ def test_a_part_has_the_rows_of_the_whole(kind):
 def test_rows_side_by_side_are_the_same_kernel(where):
     if where == "device":
         pytest.importorskip("torch", reason="torch is not installed")
-    whole = make("features on a device" if where == "device" else "features").combine(np.array([0.3, 0.0, 2.0]))
+    whole = make("features on a device" if where == "device" else "features").combine(
+        np.array([0.3, 0.0, 2.0])
+    )
     part = whole.take(ROWS)
     Z = whole.rows(ROWS)
     rng = np.random.RandomState(2)
@@ -72,7 +82,9 @@ def test_rows_side_by_side_are_the_same_kernel(where):
     np.testing.assert_allclose(part.apply(w), Z @ w, **close)
     np.testing.assert_allclose(part.diagonal(), np.sum(Z**2, axis=1), **close)
     with_one = np.column_stack([Z, np.ones(5)])
-    np.testing.assert_allclose(part.normal_matrix(theta), with_one.T @ (theta[:, np.newaxis] * with_one), **close)
+    np.testing.assert_allclose(
+        part.normal_matrix(theta), with_one.T @ (theta[:, np.newaxis] * with_one), **close
+    )
 
 
 @pytest.mark.torch

@@ -1,4 +1,5 @@
-"""The stack against plain NumPy on the whole matrices, wherever it keeps them, and what it may read and hold."""
+"""The stack against plain NumPy on the whole matrices, wherever it keeps them, and what it may read
+and hold."""
 
 from __future__ import annotations
 
@@ -15,7 +16,16 @@ from kernelmosaic.gram.gram import DenseGram
 from kernelmosaic.gram.kernel_set import KernelSet
 from kernelmosaic.gram.options import StackOptions
 from kernelmosaic.gram.stack import ComputedStack, StoredStack, TriangleStack, make_stack
-from kernelmosaic.kernels import Correlation, Gaussian, Kernel, Laplacian, Linear, Polynomial, Precomputed, family
+from kernelmosaic.kernels import (
+    Correlation,
+    Gaussian,
+    Kernel,
+    Laplacian,
+    Linear,
+    Polynomial,
+    Precomputed,
+    family,
+)
 from kernelmosaic.kernels.views import lay_specs, read_kernels
 
 KERNELS = [Linear(), Polynomial(2), *family(Gaussian(), width=[0.5, 1.0, 2.0]), Correlation()]
@@ -61,7 +71,9 @@ class TestOperations:
 
     @pytest.fixture
     def close(self, dtype):
-        return {"rtol": 1e-4, "atol": 1e-5} if dtype == np.float32 else {"rtol": 1e-10, "atol": 1e-12}
+        return (
+            {"rtol": 1e-4, "atol": 1e-5} if dtype == np.float32 else {"rtol": 1e-10, "atol": 1e-12}
+        )
 
     def test_combine(self, stack, whole, close):
         weights = np.array([0.5, 0.0, 2.0, 0.0, 1.0, 0.25])
@@ -151,7 +163,9 @@ def test_stack_is_stored_only_within_the_budget(samples):
     assert isinstance(stored, StoredStack)
     assert isinstance(computed, ComputedStack)
     weights = np.linspace(0, 1, P)
-    np.testing.assert_allclose(stored.combine(weights), computed.combine(weights), rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(
+        stored.combine(weights), computed.combine(weights), rtol=1e-12, atol=1e-12
+    )
     on_demand = make_stack(kernel_set, views, dtype=np.float64, budget=matrix - 1)
     assert not on_demand.stores_combined
     assert "25.4 KiB, the budget is 25.4 KiB: entries are computed" in on_demand.form
@@ -190,7 +204,9 @@ def test_compiled_passes_agree_with_plain_ones(dtype):
     rng = np.random.RandomState(7)
     A = rng.standard_normal((4, 37, 37))
     matrices = (A @ A.transpose(0, 2, 1)).astype(dtype)
-    plain, compiled = (StoredStack(matrices, options=StackOptions(few_samples=few)) for few in (37, 36))
+    plain, compiled = (
+        StoredStack(matrices, options=StackOptions(few_samples=few)) for few in (37, 36)
+    )
     plain.entries = compiled.entries = 200
     weights, gates, classes = np.array([0.5, 0.0, 2.0, 1.0]), rng.rand(37, 4), rng.rand(3, 4)
     gates[::3, 1] = 0.0
@@ -210,14 +226,18 @@ def test_compiled_passes_agree_with_plain_ones(dtype):
     assert compiled.loops is not None
     for fast, slow in zip(results(compiled), results(plain), strict=True):
         scale = np.abs(slow).max()
-        np.testing.assert_allclose(fast, slow, rtol=0, atol=scale * (1e-5 if dtype == np.float32 else 1e-12))
+        np.testing.assert_allclose(
+            fast, slow, rtol=0, atol=scale * (1e-5 if dtype == np.float32 else 1e-12)
+        )
 
 
 @pytest.mark.parametrize(("dtype", "n_threads"), [(np.float32, 1), (np.float64, 3)])
 def test_matrices_filled_by_squares_are_those_of_the_formulas(dtype, n_threads, monkeypatch):
     monkeypatch.setattr(backend, "allowed_threads", lambda: n_threads)
     monkeypatch.setattr(backend, "_WORTH_THREADS", 0)
-    X = np.random.default_rng(3).normal(size=(555, 3))  # two squares a side, and one that is not whole
+    X = np.random.default_rng(3).normal(
+        size=(555, 3)
+    )  # two squares a side, and one that is not whole
     given = Precomputed(np.cov(np.random.default_rng(4).normal(size=(555, 600))))
     kernels = [
         *family(Gaussian(), factor=[0.02, 0.1, 1.0, 8.0]),
@@ -229,10 +249,14 @@ def test_matrices_filled_by_squares_are_those_of_the_formulas(dtype, n_threads, 
     ]
     rows = np.arange(555).reshape(-1, 1)
     table = np.hstack([X, rows])
-    entries = [(f"{m}", kernel, [3] if kernel is given else [0, 1, 2]) for m, kernel in enumerate(kernels)]
+    entries = [
+        (f"{m}", kernel, [3] if kernel is given else [0, 1, 2]) for m, kernel in enumerate(kernels)
+    ]
     kernel_set = KernelSet.fit(lay_specs(read_kernels(entries), table), table, None)
     filled = make_stack(kernel_set, kernel_set.views(table), dtype=dtype).matrices
-    whole = np.array([kernel.fit(rows)(rows) if kernel is given else kernel.fit(X)(X) for kernel in kernels])
+    whole = np.array(
+        [kernel.fit(rows)(rows) if kernel is given else kernel.fit(X)(X) for kernel in kernels]
+    )
     close = {"rtol": 3e-5, "atol": 3e-6} if dtype == np.float32 else {"rtol": 1e-9, "atol": 1e-12}
     np.testing.assert_allclose(filled, whole, **close)
     for K in filled:
@@ -259,12 +283,16 @@ def test_a_backend_is_one_object_after_a_journey_to_another_process():
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_compiled_sums_of_gaussians_far_from_the_origin(dtype):
-    # Of samples in single precision, squared norms of a million would leave nothing of distances of one.
+    # Of samples in single precision, squared norms of a million would leave nothing of distances of
+    # one.
     rng = np.random.default_rng(0)
     X = (rng.normal(size=(300, 4)) + 1000.0).astype(dtype)
     kernel_set = fit_mosaic(X, family(Gaussian(), width=[0.5, 2.0, 5.0]))
     stack = make_stack(kernel_set, kernel_set.views(X), dtype=np.float32, budget=300**2 * 2)
-    weights, beta = np.array([0.5, 0.0, 2.0]), np.where(rng.random(300) < 0.5, rng.normal(size=300), 0.0)
+    weights, beta = (
+        np.array([0.5, 0.0, 2.0]),
+        np.where(rng.random(300) < 0.5, rng.normal(size=300), 0.0),
+    )
     D = ((X[:, None].astype(np.float64) - X[None].astype(np.float64)) ** 2).sum(axis=-1)
     each = np.array([np.exp(-D / width**2) for width in (0.5, 2.0, 5.0)])
     K = np.tensordot(weights, each, axes=1)
@@ -281,13 +309,20 @@ def test_compiled_sums_of_gaussians_far_from_the_origin(dtype):
 @pytest.mark.parametrize("columns", [(), (3,)], ids=["vector", "columns"])
 def test_compiled_products_of_gaussians_beside_other_kernels(dtype, columns):
     rng = np.random.default_rng(0)
-    X, beta, weights = rng.normal(size=(300, 4)), rng.normal(size=(300, *columns)), np.linspace(0.0, 1.0, P)
+    X, beta, weights = (
+        rng.normal(size=(300, 4)),
+        rng.normal(size=(300, *columns)),
+        np.linspace(0.0, 1.0, P),
+    )
     beta[rng.random(300) < 0.5] = 0.0
     kernel_set = fit_mosaic(X)
     stack = ComputedStack(kernel_set, kernel_set.views(X), np.dtype(dtype), 2**20)
     Ks = np.array([type_clone(kernel).fit(X)(X) for kernel in KERNELS])
     Ks *= (300 / Ks.trace(axis1=1, axis2=2))[:, None, None]
-    expected, support = np.tensordot(Ks, beta, axes=(2, 0)), np.flatnonzero(beta.reshape(300, -1)[:, 0])
+    expected, support = (
+        np.tensordot(Ks, beta, axes=(2, 0)),
+        np.flatnonzero(beta.reshape(300, -1)[:, 0]),
+    )
     close = {"rtol": 0, "atol": 100 * float(np.finfo(dtype).eps) * np.abs(expected).max()}
     np.testing.assert_allclose(stack.products(beta), expected, **close)
     found = stack.combined_products(support, beta[support], weights)
@@ -305,7 +340,9 @@ class TestTriangles:
 
     def test_combined_kernels(self, triangles, whole):
         weights = np.arange(P, dtype=float)
-        np.testing.assert_allclose(triangles.combine(weights).matrix, np.tensordot(weights, whole, 1), rtol=1e-13)
+        np.testing.assert_allclose(
+            triangles.combine(weights).matrix, np.tensordot(weights, whole, 1), rtol=1e-13
+        )
 
     def test_gated_kernels(self, triangles, whole):
         gates = np.random.default_rng(1).normal(size=(57, P))
@@ -318,7 +355,9 @@ class TestTriangles:
         expected = [np.sum(G * K) for K in whole]
         for stack in (triangles, StoredStack(whole)):
             np.testing.assert_allclose(stack.inner_products(G), expected, rtol=1e-12)
-            np.testing.assert_allclose(stack.inner_products(G, [1, 3])[[0, 1, 3]], [0.0, *np.take(expected, [1, 3])])
+            np.testing.assert_allclose(
+                stack.inner_products(G, [1, 3])[[0, 1, 3]], [0.0, *np.take(expected, [1, 3])]
+            )
 
     def test_some_samples(self, triangles, whole):
         rows = np.array([2, 3, 11, 40, 56])
@@ -335,5 +374,8 @@ class TestTriangles:
 
     def test_matrices_stay_where_memory_is_short_or_digits_are_few(self, whole):
         one_byte_short = StackOptions(triangle_bytes=8 * P * 57 * 58 // 2 - 1)
-        for stack in (StoredStack(whole, options=one_byte_short), StoredStack(whole.astype(np.float32))):
+        for stack in (
+            StoredStack(whole, options=one_byte_short),
+            StoredStack(whole.astype(np.float32)),
+        ):
             assert stack.for_many_combinations() is stack

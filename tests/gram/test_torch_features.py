@@ -30,7 +30,9 @@ def make_stacks(approximation, normalize, n=60, **there):
     rows = open_rows(X)
     specs = lay_specs(read_kernels(KERNELS[approximation]), X)
     kernel_set = FeatureMaps.fit(specs, rows, normalize, None, approximation, 12, 0)
-    return make_feature_stack(kernel_set, rows), make_feature_stack(kernel_set, rows, device="cpu", **there)
+    return make_feature_stack(kernel_set, rows), make_feature_stack(
+        kernel_set, rows, device="cpu", **there
+    )
 
 
 @pytest.mark.parametrize("normalize", ["trace", "diagonal", "centered", None])
@@ -43,16 +45,22 @@ def test_operations_agree(approximation, normalize):
     some = np.array([3, 17, 40])
     close = {"rtol": 1e-9, "atol": 1e-9}
     np.testing.assert_allclose(there.products(beta), here.products(beta), **close)
-    np.testing.assert_allclose(there.products(beta, some, [1]), here.products(beta, some, [1]), **close)
+    np.testing.assert_allclose(
+        there.products(beta, some, [1]), here.products(beta, some, [1]), **close
+    )
     np.testing.assert_allclose(there.quadratic_forms(beta), here.quadratic_forms(beta), **close)
     np.testing.assert_allclose(
-        there.products(np.stack([beta, -beta], 1)), here.products(np.stack([beta, -beta], 1)), **close
+        there.products(np.stack([beta, -beta], 1)),
+        here.products(np.stack([beta, -beta], 1)),
+        **close,
     )
     weights = np.array([0.5, 0.0, 2.0, 1.0])[:P]
     gates = rng.rand(n, P)
     for right in (beta, np.stack([beta, -2 * beta], 1)):
         np.testing.assert_allclose(
-            there.gated_products(right, gates, some), here.gated_products(right, gates, some), **close
+            there.gated_products(right, gates, some),
+            here.gated_products(right, gates, some),
+            **close,
         )
     for a, b in [
         (here.combine(weights), there.combine(weights)),
@@ -85,7 +93,9 @@ def test_fits_agree(approximation):
     settings = {"approximation": approximation, "rank": 30, "random_state": 0, "tol": 1e-6}
     kernels = [Gaussian(1.0), Gaussian(3.0), Linear()]
     for kind, target in ((MKLClassifier, y > 0), (MKLRegressor, y)):
-        plain, device = (kind(kernels, device=name, **settings).fit(X, target) for name in (None, "cpu"))
+        plain, device = (
+            kind(kernels, device=name, **settings).fit(X, target) for name in (None, "cpu")
+        )
         assert device.duality_gap_ <= 1e-6
         assert device.objective_ == pytest.approx(plain.objective_, rel=2e-6)
         np.testing.assert_allclose(device.weights_, plain.weights_, atol=2e-3)
@@ -111,8 +121,12 @@ def test_predictions_are_made_on_the_device(approximation):
     found = sums.kernel_set.products(open_rows(fresh), sums.w, "cpu", 100)
     for m, Z in sums.kernel_set.blocks(fresh, range(len(sums.w))):
         np.testing.assert_allclose(found[m], Z @ sums.w[m], rtol=1e-8, atol=1e-10)
-    np.testing.assert_allclose(model.function_.expansion.terms(fresh), host.terms(fresh), rtol=1e-8, atol=1e-10)
-    np.testing.assert_allclose(model.predict(fresh), host.values(fresh)[:, 0] + model.intercept_, rtol=1e-8)
+    np.testing.assert_allclose(
+        model.function_.expansion.terms(fresh), host.terms(fresh), rtol=1e-8, atol=1e-10
+    )
+    np.testing.assert_allclose(
+        model.predict(fresh), host.values(fresh)[:, 0] + model.intercept_, rtol=1e-8
+    )
 
 
 @pytest.mark.parametrize("approximation", ["fourier", "nystroem"])
@@ -123,7 +137,9 @@ def test_features_beyond_the_budget_are_computed_on_the_device_in_every_pass(app
     settings = {"approximation": approximation, "rank": 20, "random_state": 0, "tol": 1e-5}
     kernels = [Gaussian(1.0), Gaussian(3.0)]
     rows = open_rows(X)
-    maps = FeatureMaps.fit(lay_specs(read_kernels(kernels), X), rows, "trace", None, approximation, 20, 0)
+    maps = FeatureMaps.fit(
+        lay_specs(read_kernels(kernels), X), rows, "trace", None, approximation, 20, 0
+    )
     stack = make_feature_stack(maps, rows, 200_000, "cpu")
     assert isinstance(stack, feature_stack.ComputedFeatures)
     assert max(strip.stop - strip.start for strip in stack.strips()) * 40 * 8 * 3 < 200_000
@@ -151,7 +167,9 @@ def test_single_precision_times_double_is_summed_in_double(columns):
     w, v = rng.standard_normal((9, *columns)), rng.standard_normal((57, *columns))
     tensors = [torch.as_tensor(one) for one in (Z, w, v)]
     np.testing.assert_allclose(
-        _torch_passes.multiply_features(*tensors[:2], strip=100), Z.astype(np.float64) @ w, rtol=1e-12
+        _torch_passes.multiply_features(*tensors[:2], strip=100),
+        Z.astype(np.float64) @ w,
+        rtol=1e-12,
     )
     found = _torch_passes.multiply_features(tensors[0], tensors[2], transposed=True, strip=100)
     np.testing.assert_allclose(found, Z.astype(np.float64).T @ v, rtol=1e-12)

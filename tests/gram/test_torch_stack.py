@@ -1,4 +1,5 @@
-"""The stack on a torch device against NumPy on whole matrices, stored or recomputed, and what it refuses."""
+"""The stack on a torch device against NumPy on whole matrices, stored or recomputed, and what it
+refuses."""
 
 from __future__ import annotations
 
@@ -7,7 +8,14 @@ import pickle
 import numpy as np
 import pytest
 
-from kernelmosaic.backend import has_device, is_tensor, require_device, tensor_device, to_host, torch_backend
+from kernelmosaic.backend import (
+    has_device,
+    is_tensor,
+    require_device,
+    tensor_device,
+    to_host,
+    torch_backend,
+)
 from kernelmosaic.gram.gram import DenseGram
 from kernelmosaic.gram.kernel_set import KernelSet
 from kernelmosaic.gram.stack import StoredStack
@@ -84,7 +92,9 @@ class TestOperations:
     def stack(self, samples, normalize, dtype, stored):
         kernel_set = fit(samples, normalize=normalize)
         budget = (P + 2) * N * N * np.dtype(dtype).itemsize * (1.0 if stored else 0.4)
-        stack = make_stack(kernel_set, kernel_set.views(samples), dtype=dtype, budget=budget, device="cpu")
+        stack = make_stack(
+            kernel_set, kernel_set.views(samples), dtype=dtype, budget=budget, device="cpu"
+        )
         assert isinstance(stack, StoredStack) == stored
         return stack
 
@@ -129,7 +139,9 @@ class TestOperations:
         beta = np.random.default_rng(3).normal(size=(N, 3))
         beta[10:] = 0.0
         close["atol"] *= np.abs(beta).sum()
-        np.testing.assert_allclose(classes.products(beta), np.einsum("cij,jc->ic", expected, beta), **close)
+        np.testing.assert_allclose(
+            classes.products(beta), np.einsum("cij,jc->ic", expected, beta), **close
+        )
 
     @pytest.mark.parametrize("columns", [None, 3])
     def test_products_and_forms(self, stack, matrices, close, columns):
@@ -164,20 +176,31 @@ class TestOperations:
         beta = rng.normal(size=4)
         for gram, K in (
             (stack.combine(weights), np.tensordot(weights, matrices, 1)),
-            (stack.combine(gates), sum(np.outer(g, g) * K for g, K in zip(gates.T, matrices, strict=True))),
+            (
+                stack.combine(gates),
+                sum(np.outer(g, g) * K for g, K in zip(gates.T, matrices, strict=True)),
+            ),
         ):
             scale = np.abs(K).max()
-            np.testing.assert_allclose(gram.products(columns, exact=True), K @ columns, atol=1e-9 * scale)
+            np.testing.assert_allclose(
+                gram.products(columns, exact=True), K @ columns, atol=1e-9 * scale
+            )
             rough = 1e-4 if dtype == np.float32 else 1e-9
             np.testing.assert_allclose(gram.products(columns), K @ columns, atol=rough * scale)
-            np.testing.assert_allclose(gram.block(support), K[np.ix_(support, support)], atol=rough * scale)
+            np.testing.assert_allclose(
+                gram.block(support), K[np.ix_(support, support)], atol=rough * scale
+            )
             assert (gram.exact is None) == (dtype == np.float64)
             if gram.exact is not None:
                 expected = K[:, support] @ beta
-                np.testing.assert_allclose(gram.exact(support, beta), expected, atol=1e-10 * np.abs(K).max())
+                np.testing.assert_allclose(
+                    gram.exact(support, beta), expected, atol=1e-10 * np.abs(K).max()
+                )
                 shifted = gram.add_diagonal(np.arange(N, dtype=float))
                 expected[support] += support * beta
-                np.testing.assert_allclose(shifted.exact(support, beta), expected, atol=1e-10 * np.abs(K).max())
+                np.testing.assert_allclose(
+                    shifted.exact(support, beta), expected, atol=1e-10 * np.abs(K).max()
+                )
 
 
 def test_no_beta_no_product(samples):
@@ -192,7 +215,9 @@ def test_a_product_of_kernels(samples):
     stack = make_stack(kernel_set, kernel_set.views(samples), device="cpu")
     D = ((samples[:, None] - samples) ** 2).sum(-1)
     expected = np.exp(-D / 4.0) * (samples @ samples.T + 1.0) ** 2
-    np.testing.assert_allclose(np.asarray(stack.combine(np.array([2.0]))), 2.0 * expected, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(
+        np.asarray(stack.combine(np.array([2.0]))), 2.0 * expected, rtol=1e-9, atol=1e-9
+    )
 
 
 @pytest.mark.parametrize("normalize", ["trace", "diagonal", "centered", None])
@@ -216,10 +241,14 @@ def test_kernels_of_other_statistics_and_of_others(samples, normalize):
     stack = make_stack(kernel_set, kernel_set.views(samples), device="cpu", budget=2.5 * 8 * N * N)
     weights = np.arange(1.0, 6.0)
     total = np.tensordot(weights, expected, 1)
-    np.testing.assert_allclose(np.asarray(stack.combine(weights)), total, atol=1e-10 * np.abs(total).max())
+    np.testing.assert_allclose(
+        np.asarray(stack.combine(weights)), total, atol=1e-10 * np.abs(total).max()
+    )
     for m, weights in enumerate(np.eye(5)):
         scale = np.abs(expected[m]).max()
-        np.testing.assert_allclose(np.asarray(stack.combine(weights)), expected[m], atol=1e-10 * scale)
+        np.testing.assert_allclose(
+            np.asarray(stack.combine(weights)), expected[m], atol=1e-10 * scale
+        )
 
 
 def test_the_diagonal_is_exact_however_narrow_the_kernel(samples):
@@ -256,7 +285,10 @@ def test_a_matrix_that_does_not_fit_is_not_stored_and_its_form_says_how_much_it_
     kernel_set = fit(samples)
     stack = make_stack(kernel_set, kernel_set.views(samples), device="cpu", budget=1000)
     assert not stack.stores_combined
-    assert "57 x 57 kernel matrix needs 25.4 KiB on cpu, the budget is 1000 B: entries are computed" in stack.form
+    assert (
+        "57 x 57 kernel matrix needs 25.4 KiB on cpu, the budget is 1000 B: entries are computed"
+        in stack.form
+    )
 
 
 @pytest.mark.parametrize("device", ["gpu", "meta", 3.5, "cuda:99"])
@@ -299,7 +331,8 @@ def plain_multiply(LT, R, rates, beta, exact):
 
 
 def test_compiled_passes_get_what_they_need(samples, monkeypatch):
-    """The passes themselves need a GPU, and check themselves there; here plain operations stand in for them."""
+    """The passes themselves need a GPU, and check themselves there; here plain operations stand in
+    for them."""
     from kernelmosaic.gpu import _torch_passes
 
     calls = []
@@ -309,10 +342,16 @@ def test_compiled_passes_get_what_they_need(samples, monkeypatch):
 
     monkeypatch.setattr(_torch_passes, "combine_directly", counted(plain_combine))
     monkeypatch.setattr(_torch_passes, "multiply_directly", counted(plain_multiply))
-    kernels = [Linear(), *family(Gaussian(), width=[1.0, 3.0, 9.0]), ("part", Gaussian(1.0), [0, 2])]
+    kernels = [
+        Linear(),
+        *family(Gaussian(), width=[1.0, 3.0, 9.0]),
+        ("part", Gaussian(1.0), [0, 2]),
+    ]
     kernel_set = fit(samples, kernels)
     matrices = whole(kernel_set, samples)
-    stack = make_stack(kernel_set, kernel_set.views(samples), device="cpu", dtype=np.float32, budget=3 * 4 * N * N)
+    stack = make_stack(
+        kernel_set, kernel_set.views(samples), device="cpu", dtype=np.float32, budget=3 * 4 * N * N
+    )
     weights = np.array([0.0, 0.5, 0.0, 2.0, 0.0])
     gram = stack.combine(weights)
     np.testing.assert_allclose(np.asarray(gram), np.tensordot(weights, matrices, 1), atol=1e-4)
@@ -320,12 +359,16 @@ def test_compiled_passes_get_what_they_need(samples, monkeypatch):
     np.testing.assert_allclose(
         stack.products(beta, rows, [3, 1])[[1, 3]], (matrices @ beta)[[1, 3]][:, rows], atol=1e-4
     )
-    np.testing.assert_allclose(gram.exact(np.arange(N), beta), np.tensordot(weights, matrices, 1) @ beta, atol=1e-4)
+    np.testing.assert_allclose(
+        gram.exact(np.arange(N), beta), np.tensordot(weights, matrices, 1) @ beta, atol=1e-4
+    )
     assert calls == ["plain_combine", "plain_multiply", "plain_multiply"]
     # Anything but Gaussians of the same columns takes the other way.
     for active in ([0, 1], [1, 4]):
         weights = np.isin(np.arange(5), active).astype(float)
-        np.testing.assert_allclose(np.asarray(stack.combine(weights)), matrices[active].sum(axis=0), atol=1e-4)
+        np.testing.assert_allclose(
+            np.asarray(stack.combine(weights)), matrices[active].sum(axis=0), atol=1e-4
+        )
     stack.products(beta)
     assert len(calls) == 3
 
@@ -350,7 +393,9 @@ def test_products_in_single_precision_are_in_units_of_their_own(unit, monkeypatc
 
     def in_single_precision(LT, R, rates, beta):
         D = ((LT.T.float()[:, None] - R.float()[None]) ** 2).sum(-1)
-        return torch.stack([torch.exp(rate * D) @ own.float() for rate, own in zip(rates, beta, strict=True)]).double()
+        return torch.stack(
+            [torch.exp(rate * D) @ own.float() for rate, own in zip(rates, beta, strict=True)]
+        ).double()
 
     monkeypatch.setattr(_torch_passes, "_rough_available", lambda device: True)
     monkeypatch.setattr(_torch_passes, "_multiply_roughly", in_single_precision)
@@ -362,7 +407,12 @@ def test_products_in_single_precision_are_in_units_of_their_own(unit, monkeypatc
     found = _torch_passes._roughly(scaled.T, scaled, narrow, torch.as_tensor(1e60 * beta))
     np.testing.assert_allclose(found / 1e60, product_of_gaussians(X, rates, beta), atol=1e-5)
     # Widths far below what is left of the samples' distances in single precision.
-    assert _torch_passes._roughly(scaled.T, scaled, [1e5 * rate for rate in narrow], torch.as_tensor(beta)) is None
+    assert (
+        _torch_passes._roughly(
+            scaled.T, scaled, [1e5 * rate for rate in narrow], torch.as_tensor(beta)
+        )
+        is None
+    )
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
@@ -371,10 +421,16 @@ def test_compiled_products_on_a_device(n, features):
     from kernelmosaic.gpu._torch_passes import multiply_directly
 
     random = np.random.RandomState(1)
-    X, beta, rates = random.standard_normal((n, features)), random.standard_normal((3, n)), [-0.01, -0.1, -1.0]
+    X, beta, rates = (
+        random.standard_normal((n, features)),
+        random.standard_normal((3, n)),
+        [-0.01, -0.1, -1.0],
+    )
     there = torch.as_tensor(X, device="cuda")
     for exact, allowed in ((True, 1e-9), (False, 1e-4)):
-        found = multiply_directly(there.T, there, rates, torch.as_tensor(beta, device="cuda"), exact)
+        found = multiply_directly(
+            there.T, there, rates, torch.as_tensor(beta, device="cuda"), exact
+        )
         np.testing.assert_allclose(found.cpu(), product_of_gaussians(X, rates, beta), atol=allowed)
 
 

@@ -1,4 +1,5 @@
-"""Columns that a decision depends on: beside outputs computed anew, and what a linear function says itself."""
+"""Columns that a decision depends on: beside outputs computed anew, and what a linear function says
+itself."""
 
 from __future__ import annotations
 
@@ -17,13 +18,28 @@ from kernelmosaic import (
     stack_views,
 )
 from kernelmosaic.inspection import feature_importance
-from kernelmosaic.kernels import Correlation, Gaussian, Laplacian, Linear, Polynomial, Ranked, Spectrum
+from kernelmosaic.kernels import (
+    Correlation,
+    Gaussian,
+    Laplacian,
+    Linear,
+    Polynomial,
+    Ranked,
+    Spectrum,
+)
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(60, 6)) * [1, 2, 1, 1, 3, 1]
 Y = X[:, 0] + 2 * np.tanh(X[:, 1]) + X[:, 3] * X[:, 4] / 3
 VIEWS = {"a": [0, 1, 2], "b": [3, 4, 5]}
-KERNELS = [Linear(), Polynomial(degree=2), Gaussian(), Laplacian(), Ranked(Gaussian()), Correlation()]
+KERNELS = [
+    Linear(),
+    Polynomial(degree=2),
+    Gaussian(),
+    Laplacian(),
+    Ranked(Gaussian()),
+    Correlation(),
+]
 
 
 def by_hand(model, samples, n_repeats, seed):
@@ -42,9 +58,15 @@ def by_hand(model, samples, n_repeats, seed):
     return np.array(found)
 
 
-@pytest.mark.parametrize(("normalize", "classes"), [(None, 2), ("trace", 3), ("diagonal", 2), ("centered", 2)])
+@pytest.mark.parametrize(
+    ("normalize", "classes"), [(None, 2), ("trace", 3), ("diagonal", 2), ("centered", 2)]
+)
 def test_one_column_at_a_time(normalize, classes):
-    kernels = [(f"{view}, {i}", kernel, own) for view, own in VIEWS.items() for i, kernel in enumerate(KERNELS)]
+    kernels = [
+        (f"{view}, {i}", kernel, own)
+        for view, own in VIEWS.items()
+        for i, kernel in enumerate(KERNELS)
+    ]
     model = MKLClassifier(kernels, weights="uniform", normalize=normalize)
     model.fit(X, np.digitize(Y, np.quantile(Y, np.linspace(0, 1, classes + 1)[1:-1])))
     new = X[:25] + 0.1
@@ -58,7 +80,9 @@ def test_one_column_at_a_time(normalize, classes):
     [
         MKLRegressor([Gaussian()], C=10, approximation="nystroem", rank=20, random_state=0),
         MKLRidgeCV([Linear(), Laplacian()], scale=True),
-        LocalizedMKLClassifier([("a", Linear(), [0, 1, 2]), ("b", Linear(), [3, 4, 5])], tol=0.1, n_init=1),
+        LocalizedMKLClassifier(
+            [("a", Linear(), [0, 1, 2]), ("b", Linear(), [3, 4, 5])], tol=0.1, n_init=1
+        ),
         DiscriminantMKLClassifier([Linear(), Gaussian()]),
     ],
     ids=["features", "ridge", "gates", "discriminants"],
@@ -81,8 +105,12 @@ def test_a_column_of_strings_beside_numbers():
     random = np.random.RandomState(3)
     orders = [random.permutation(60) for _ in range(2)]
     for j, name in enumerate(table):
-        changes = [model.predict(table.assign(**{name: table[name].to_numpy()[order]})) for order in orders]
-        importance = np.sqrt(np.mean([(changed - model.predict(table)) ** 2 for changed in changes]) / 2)
+        changes = [
+            model.predict(table.assign(**{name: table[name].to_numpy()[order]})) for order in orders
+        ]
+        importance = np.sqrt(
+            np.mean([(changed - model.predict(table)) ** 2 for changed in changes]) / 2
+        )
         assert found.importances[j] == pytest.approx(importance, rel=1e-7)
 
 
@@ -92,7 +120,8 @@ def test_samples_that_lack_a_view_keep_it_missing(missing):
     lacking[::5, :3] = np.nan
     kernels = [("a", Gaussian(), VIEWS["a"]), ("b", Gaussian(), VIEWS["b"])]
     model = MKLRegressor(kernels, weights="uniform", C=10, missing=missing).fit(lacking, Y)
-    # Neighbours that stand in for a view depend on the other one, which `by_hand` lets change: whole samples then.
+    # Neighbours that stand in for a view depend on the other one, which `by_hand` lets change:
+    # whole samples then.
     new = lacking if missing == "zero" else lacking[~np.isnan(lacking[:, 0])]
     found = feature_importance(model, new, n_repeats=2, random_state=0)
     np.testing.assert_allclose(found.importances, by_hand(model, new, 2, 0), rtol=1e-7)
@@ -124,7 +153,9 @@ def test_errors_are_those_of_means_over_samples():
 def test_names_views_and_pipelines():
     frames = {name: pd.DataFrame(X[:, own], columns=["u", "v", "w"]) for name, own in VIEWS.items()}
     table, views = stack_views(frames)
-    model = MKLRegressor([(name, Gaussian(), own) for name, own in views.items()], C=10).fit(table, Y)
+    model = MKLRegressor([(name, Gaussian(), own) for name, own in views.items()], C=10).fit(
+        table, Y
+    )
     found = feature_importance(model, table, random_state=0)
     assert found.top("a", 1)[0][0] == "a__v"
     assert "b__w" in str(found)

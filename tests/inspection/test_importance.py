@@ -1,4 +1,5 @@
-"""What a score loses without a kernel: fits without it, and outputs of permuted views, both written down."""
+"""What a score loses without a kernel: fits without it, and outputs of permuted views, both written
+down."""
 
 from __future__ import annotations
 
@@ -13,7 +14,13 @@ from sklearn.model_selection import KFold, StratifiedKFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from kernelmosaic import LocalizedMKLClassifier, MKLClassifier, MKLClassifierCV, MKLRegressor, MKLSurvival
+from kernelmosaic import (
+    LocalizedMKLClassifier,
+    MKLClassifier,
+    MKLClassifierCV,
+    MKLRegressor,
+    MKLSurvival,
+)
 from kernelmosaic.inspection import kernel_importance
 from kernelmosaic.kernels import Gaussian, Linear, per_column
 
@@ -44,9 +51,13 @@ def test_dropping_is_a_fit_without_the_kernel(params, scoring, lacking):
         assert found.scores[f] == pytest.approx(whole)
         for m in range(3):
             few = {k: np.delete(v, m) if np.ndim(v) else v for k, v in params.items()}
-            without = MKLClassifier([VIEWS[j] for j in range(3) if j != m], tol=1e-5, **few).fit(X[train], y[train])
+            without = MKLClassifier([VIEWS[j] for j in range(3) if j != m], tol=1e-5, **few).fit(
+                X[train], y[train]
+            )
             # One sample's side may hang on the last digits.
-            assert found.drops[f, m] == pytest.approx(whole - scorer(without, X[held], y[held]), abs=0.051)
+            assert found.drops[f, m] == pytest.approx(
+                whole - scorer(without, X[held], y[held]), abs=0.051
+            )
     np.testing.assert_allclose(found.drop_mean, found.drops.mean(axis=0))
     if not lacking:
         assert found.drop_mean.argmax() == found.permutation_mean.argmax() == 0
@@ -73,11 +84,15 @@ def test_a_sample_with_one_view_is_left_out_without_it_and_then_has_the_constant
             last = less[-1] if scaled else less
             if scaled:  # the scale of the other columns does not matter, that of these is of the samples that have them
                 inside = StandardScaler().fit(X[train[has[train]]])
-                predicted = last.predict(np.where(has[held][:, None], inside.transform(X[held]), 0.0)[:, :4])
+                predicted = last.predict(
+                    np.where(has[held][:, None], inside.transform(X[held]), 0.0)[:, :4]
+                )
             else:
                 predicted = last.predict(np.where(has[held][:, None], X[held], 0.0))
             predicted = np.where(has[held], predicted, last.intercept_[0])
-            expected = 1 - np.sum((SCORE[held] - predicted) ** 2) / np.sum((SCORE[held] - SCORE[held].mean()) ** 2)
+            expected = 1 - np.sum((SCORE[held] - predicted) ** 2) / np.sum(
+                (SCORE[held] - SCORE[held].mean()) ** 2
+            )
             assert found.drops[f, m] == pytest.approx(whole - expected, abs=2e-3)
     assert np.all(np.isfinite(found.permutations))
 
@@ -106,11 +121,14 @@ def test_a_kernel_shown_other_samples_is_one_whose_columns_are_permuted():
             for r in range(2):
                 other = X[held].copy()
                 other[:, columns] = other[random.permutation(len(held))][:, columns]
-                assert found.permutations[f, m, r] == pytest.approx(score - fitted.score(other, SCORE[held]))
+                assert found.permutations[f, m, r] == pytest.approx(
+                    score - fitted.score(other, SCORE[held])
+                )
 
 
 def test_only_samples_that_have_a_view_exchange_it():
-    # Of the samples held out, one has the second view: nobody's view can stand in its place, and nothing is lost.
+    # Of the samples held out, one has the second view: nobody's view can stand in its place, and
+    # nothing is lost.
     X, y = SAMPLES[:, :4].copy(), SCORE
     folds = [(np.arange(40), np.arange(40, 60))]
     X[np.ix_(np.arange(41, 60), [2, 3])] = np.nan
@@ -120,13 +138,18 @@ def test_only_samples_that_have_a_view_exchange_it():
 
     # Of three that have it, the terms are exchanged among these.
     X[41:43, 2:] = SAMPLES[41:43, 2:4]
-    found = kernel_importance(MKLRegressor(VIEWS[:2], norm=2), X, y, cv=folds, n_repeats=3, random_state=0)
+    found = kernel_importance(
+        MKLRegressor(VIEWS[:2], norm=2), X, y, cv=folds, n_repeats=3, random_state=0
+    )
     model = MKLRegressor(VIEWS[:2], norm=2).fit(X[:40], y[:40])
     terms, losses = model.contributions(X[40:]), []
     for order in ([0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0], [0, 1, 2]):
         moved = terms.copy()
         moved[:3, 1] = terms[order, 1]
-        losses.append(r2_score(y[40:], model.predict(X[40:])) - r2_score(y[40:], moved.sum(axis=1) + model.intercept_))
+        losses.append(
+            r2_score(y[40:], model.predict(X[40:]))
+            - r2_score(y[40:], moved.sum(axis=1) + model.intercept_)
+        )
     for loss in found.permutations[0, 1]:
         assert np.min(np.abs(np.array(losses) - loss)) < 1e-9
 
@@ -135,7 +158,9 @@ def test_kernels_of_all_forms_are_left_out():
     # One column decides: whatever the permutation, without it most samples are in another class.
     y = np.searchsorted([-0.5, 0.5], X[:, 0])
     frame = pd.DataFrame(X, columns=list("abcdef"))
-    model = make_pipeline(StandardScaler().set_output(transform="pandas"), MKLClassifier(per_column(Linear()), norm=2))
+    model = make_pipeline(
+        StandardScaler().set_output(transform="pandas"), MKLClassifier(per_column(Linear()), norm=2)
+    )
     found = kernel_importance(model, frame, y, cv=2, n_repeats=3, random_state=0)
     assert found.kernel_names == [f"linear[{c}]" for c in "abcdef"]
     assert found.drops.shape == (2, 6)
@@ -144,7 +169,8 @@ def test_kernels_of_all_forms_are_left_out():
 
 
 class CountedGaussian(Gaussian):
-    """A Gaussian kernel that counts the square blocks of training samples computed by all of its kind."""
+    """A Gaussian kernel that counts the square blocks of training samples computed by all of its
+    kind."""
 
     squares: ClassVar = [0]
 
@@ -165,7 +191,9 @@ def test_other_estimators_scores_and_weights():
     weight = np.random.RandomState(0).uniform(0.5, 1.5, 60)
     calibrated = MKLClassifier(VIEWS, calibration="sigmoid", norm=2)
     quick = {"cv": 2, "n_repeats": 1, "random_state": 0}
-    found = kernel_importance(calibrated, X, y, scoring="neg_log_loss", sample_weight=weight, **quick)
+    found = kernel_importance(
+        calibrated, X, y, scoring="neg_log_loss", sample_weight=weight, **quick
+    )
     assert found.permutation_mean[0] > 0
     event_time = np.column_stack([np.arange(60) % 3 > 0, np.exp(SCORE / 4)])
     assert kernel_importance(MKLSurvival(VIEWS), X, event_time, **quick).permutation_mean[0] > 0
@@ -185,7 +213,9 @@ def test_errors_say_what_would_do():
 
 def test_categories_of_a_frame_have_their_kernel_where_others_are_left_out():
     random = np.random.RandomState(0)
-    X = pd.DataFrame({"age": random.standard_normal(40), "ward": pd.Categorical(random.randint(0, 2, 40))})
+    X = pd.DataFrame(
+        {"age": random.standard_normal(40), "ward": pd.Categorical(random.randint(0, 2, 40))}
+    )
     y = (X["ward"].astype(int) + 0.1 * random.standard_normal(40) > 0.5).astype(int).to_numpy()
     found = kernel_importance(MKLClassifier(), X, y, cv=2, n_repeats=1, random_state=0).to_frame()
     assert [name for name in found.index if "categorical" in name] == [found["drop_mean"].idxmax()]

@@ -1,4 +1,5 @@
-"""Sums, products and multiples: what they refuse, how they print, and that they leave what they are made of alone."""
+"""Sums, products and multiples: what they refuse, how they print, and that they leave what they are
+made of alone."""
 
 from __future__ import annotations
 
@@ -102,8 +103,15 @@ def test_only_kernels_are_joined(other):
 
 @pytest.mark.parametrize("other", [Spectrum(), Precomputed(np.eye(9))])
 def test_kernels_on_different_kinds_of_samples_are_not_joined(other):
-    for join in (lambda: Linear() + other, lambda: other * Linear(), lambda: Linear() + 2.0 * other):
-        with pytest.raises(ValueError, match=r"reads numbers.*reads (sequences|rows)|reads (sequences|rows).*numbers"):
+    for join in (
+        lambda: Linear() + other,
+        lambda: other * Linear(),
+        lambda: Linear() + 2.0 * other,
+    ):
+        with pytest.raises(
+            ValueError,
+            match=r"reads numbers.*reads (sequences|rows)|reads (sequences|rows).*numbers",
+        ):
             join()
     late = Sum(Linear(), Linear()).set_params(right=other)
     with pytest.raises(ValueError, match="reads numbers"):
@@ -142,7 +150,8 @@ def test_parameters_are_reached_by_nested_names():
 
 
 def test_a_sum_of_many_kernels_reads_its_parts_a_few_times_each():
-    """The work grows with the cube of their number at most (clones of clones are checked), not by a factor for each."""
+    """The work grows with the cube of their number at most (clones of clones are checked), not by a
+    factor for each."""
     read = []
 
     class Counted(Linear):

@@ -1,4 +1,5 @@
-"""Kernels between rows of tables: what columns are, what is learned of them, and what is refused."""
+"""Kernels between rows of tables: what columns are, what is learned of them, and what is
+refused."""
 
 from __future__ import annotations
 
@@ -28,9 +29,13 @@ KINDS = ["continuous", "nominal", ["I", "II", "III"], "nominal"]
 
 def test_compiled_sums_equal_the_naive_loop():
     K = Clinical(KINDS).fit(FRAME)(FRAME)
-    rows = [[age, sex, len(grade), smokes] for age, sex, grade, smokes in FRAME[:20].to_numpy().tolist()]
+    rows = [
+        [age, sex, len(grade), smokes] for age, sex, grade, smokes in FRAME[:20].to_numpy().tolist()
+    ]
     ranges = [np.ptp(FRAME["age"]), None, 2, None]
-    assert_allclose(K[:20, :20], naive.block(lambda x, z: naive.clinical(x, z, ranges), rows, rows), rtol=1e-12)
+    assert_allclose(
+        K[:20, :20], naive.block(lambda x, z: naive.clinical(x, z, ranges), rows, rows), rtol=1e-12
+    )
     assert_array_equal(K, K.T)
     # Few pairs are NumPy's.
     assert_allclose(Clinical(KINDS).fit(FRAME)(FRAME[:5], FRAME), K[:5], rtol=1e-12)
@@ -57,7 +62,9 @@ def test_a_wide_range_does_not_overflow_unseen():
 
 @pytest.mark.parametrize("missing", [None, np.nan, pd.NA])
 def test_missing_values_are_refused_by_place(missing):
-    with pytest.raises(ValueError, match=r"X\[1, 0\] is .*: Categorical has no rule for a missing value"):
+    with pytest.raises(
+        ValueError, match=r"X\[1, 0\] is .*: Categorical has no rule for a missing value"
+    ):
         Categorical().fit([["a", 1], [missing, 2]])
 
 
@@ -66,7 +73,9 @@ def test_wrong_kinds_are_named():
         Clinical(["nominal"] * 3).fit(FRAME)
     with pytest.raises(ValueError, match="'numeric' is not a kind of column"):
         Clinical("numeric").fit(FRAME)
-    with pytest.raises(ValueError, match=r"column 2 holds 'III', which is not among the categories \['I', 'II'\]"):
+    with pytest.raises(
+        ValueError, match=r"column 2 holds 'III', which is not among the categories \['I', 'II'\]"
+    ):
         Clinical(["continuous", "nominal", ["I", "II"], "nominal"]).fit(FRAME)
     with pytest.raises(ValueError, match="column 1 holds"):
         Clinical("continuous").fit(FRAME)
@@ -92,21 +101,27 @@ def test_estimators_read_tables_by_the_names_of_their_columns(tmp_path):
         MKLClassifier([("sex", Gaussian(), ["sex"])]).fit(FRAME, y)
 
 
-@pytest.mark.parametrize("kernels", [None, [("words", Categorical(), ["sex", "grade"]), ("age", Gaussian(), ["age"])]])
+@pytest.mark.parametrize(
+    "kernels", [None, [("words", Categorical(), ["sex", "grade"]), ("age", Gaussian(), ["age"])]]
+)
 def test_predictions_warn_once_of_a_category_that_is_not_in_the_training_set(kernels, tmp_path):
     table = FRAME[["age", "sex", "grade"]].astype({"sex": str})[:60]
     model = MKLClassifier(kernels).fit(table, table["age"] > 55)
     save(model, tmp_path / "m.skops")
     new = table[:4].assign(grade=["IV", "V", "I", "I"], sex=["x", "f", "m", "f"])
     for fitted in (model, load(tmp_path / "m.skops")):
-        with pytest.warns(UserWarning, match=r"'sex' holds 'x', which is not in the training set") as caught:
+        with pytest.warns(
+            UserWarning, match=r"'sex' holds 'x', which is not in the training set"
+        ) as caught:
             predicted = fitted.decision_function(new)
         assert len(caught) == 1
         assert caught[0].filename == __file__
     with pytest.warns(UserWarning, match="'grade' holds 'other'"):
         others = model.decision_function(new.assign(sex="f", grade="other"))
     with pytest.warns(UserWarning, match="'grade' holds 'VI'"):
-        assert_array_equal(model.decision_function(new.assign(sex="f", grade="VI")), others)  # all match nothing
+        assert_array_equal(
+            model.decision_function(new.assign(sex="f", grade="VI")), others
+        )  # all match nothing
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert_allclose(model.decision_function(new[2:]), predicted[2:])

@@ -27,11 +27,15 @@ def heat(A, beta):
 def test_equals_the_matrix_exponential(beta):
     kernel = Diffusion(GRAPH, beta=beta).fit(NODES)
     assert_allclose(kernel(NODES), heat(GRAPH, beta), rtol=1e-9, atol=1e-13)
-    assert_allclose(kernel([4, 4, 0], [7]), heat(GRAPH, beta)[[4, 4, 0]][:, [7]], rtol=1e-9, atol=1e-13)
+    assert_allclose(
+        kernel([4, 4, 0], [7]), heat(GRAPH, beta)[[4, 4, 0]][:, [7]], rtol=1e-9, atol=1e-13
+    )
     assert_allclose(kernel.diag(NODES), heat(GRAPH, beta).diagonal(), rtol=1e-9)
 
 
-@pytest.mark.parametrize("container", [sparse.csr_array, sparse.coo_matrix, sparse.csc_matrix, np.ndarray.tolist])
+@pytest.mark.parametrize(
+    "container", [sparse.csr_array, sparse.coo_matrix, sparse.csc_matrix, np.ndarray.tolist]
+)
 def test_graphs_come_in_many_containers(container):
     assert_allclose(Diffusion(container(GRAPH))(NODES), heat(GRAPH, 1.0), rtol=1e-9, atol=1e-13)
 
@@ -39,7 +43,9 @@ def test_graphs_come_in_many_containers(container):
 def test_links_without_weights_and_loops():
     links = GRAPH > 0
     assert_allclose(Diffusion(links)(NODES), heat(links.astype(float), 1.0), rtol=1e-9, atol=1e-13)
-    assert_allclose(Diffusion(GRAPH + np.diag(rng.rand(30)))(NODES), heat(GRAPH, 1.0), rtol=1e-9, atol=1e-13)
+    assert_allclose(
+        Diffusion(GRAPH + np.diag(rng.rand(30)))(NODES), heat(GRAPH, 1.0), rtol=1e-9, atol=1e-13
+    )
 
 
 def test_no_heat_reaches_another_component():
@@ -89,7 +95,11 @@ def test_bad_graphs_are_named(graph, message, container):
 
 @pytest.mark.parametrize("beta", [0, -1.0, np.nan, np.inf, "1", None, True])
 def test_bad_times_are_named(beta):
-    for use in (Diffusion(GRAPH, beta=beta).fit, Diffusion(GRAPH, beta=beta), Diffusion(GRAPH, beta=beta).diag):
+    for use in (
+        Diffusion(GRAPH, beta=beta).fit,
+        Diffusion(GRAPH, beta=beta),
+        Diffusion(GRAPH, beta=beta).diag,
+    ):
         with pytest.raises(ValueError, match="beta="):
             use(NODES)
 

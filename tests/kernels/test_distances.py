@@ -25,7 +25,9 @@ def test_counts_have_the_distances_of_differences(form):
     B = A if form == "sparse" else X
     found = distances.pairwise_statistic("manhattan_distances", A[:200], B)
     assert found.dtype == X.dtype
-    assert_allclose(found, cdist(X[:200], X, "cityblock"), rtol=1e-6 if form == "float32" else 1e-12, atol=1e-9)
+    assert_allclose(
+        found, cdist(X[:200], X, "cityblock"), rtol=1e-6 if form == "float32" else 1e-12, atol=1e-9
+    )
 
 
 def test_equal_rows_are_at_distance_zero_exactly():
@@ -44,10 +46,17 @@ def test_sparse_rows_with_repeated_and_unsorted_entries():
 
 @pytest.mark.parametrize("form", [np.float64, np.float32, "Fortran", "strided"])
 def test_many_entries_have_the_distances_of_a_loop(form):
-    X = np.asfortranarray(RNG.normal(size=(220, 90))) if form == "Fortran" else RNG.normal(size=(220, 90))
+    X = (
+        np.asfortranarray(RNG.normal(size=(220, 90)))
+        if form == "Fortran"
+        else RNG.normal(size=(220, 90))
+    )
     X = X[::-1, ::-1] if form == "strided" else X if isinstance(form, str) else X.astype(form)
     assert 220 * 215 * 90 >= 2**22  # compiled
-    expected = [[sum(abs(a - b) for a, b in zip(x, z, strict=True)) for z in X[5:8].tolist()] for x in X.tolist()]
+    expected = [
+        [sum(abs(a - b) for a, b in zip(x, z, strict=True)) for z in X[5:8].tolist()]
+        for x in X.tolist()
+    ]
     assert_allclose(distances.manhattan_distances(X, X[5:])[:, :3], expected, rtol=1e-13)
 
 

@@ -7,7 +7,16 @@ import pytest
 from numpy.testing import assert_array_equal
 from sklearn.base import clone
 
-from kernelmosaic.kernels import Gaussian, Kernel, Linear, PerColumn, Polynomial, Precomputed, family, per_column
+from kernelmosaic.kernels import (
+    Gaussian,
+    Kernel,
+    Linear,
+    PerColumn,
+    Polynomial,
+    Precomputed,
+    family,
+    per_column,
+)
 from kernelmosaic.kernels.views import name_kernels
 
 
@@ -20,12 +29,19 @@ def test_one_kernel_a_combination():
 
 
 def test_values_from_arrays_ranges_and_nested_parameters():
-    assert repr(family(Gaussian(), width=np.array([0.5, 2.0]))) == "[Gaussian(width=0.5), Gaussian(width=2.0)]"
+    assert (
+        repr(family(Gaussian(), width=np.array([0.5, 2.0])))
+        == "[Gaussian(width=0.5), Gaussian(width=2.0)]"
+    )
     assert [k.degree for k in family(Polynomial(), degree=range(1, 4))] == [1, 2, 3]
     assert [k.degree for k in family(Polynomial(), degree=(d for d in (2, 4)))] == [2, 4]
     sums = family(Linear() + 2.0 * Gaussian(), right__kernel__width=[1.0, 2.0])
     assert [repr(k) for k in sums] == [f"Linear() + 2.0 * Gaussian(width={w})" for w in (1.0, 2.0)]
-    assert [k.width for k in family(Gaussian(), width=["nearest", "median", 1])] == ["nearest", "median", 1]
+    assert [k.width for k in family(Gaussian(), width=["nearest", "median", 1])] == [
+        "nearest",
+        "median",
+        1,
+    ]
     assert repr(family(Gaussian(width=3.0))) == "[Gaussian(width=3.0)]"
 
 
@@ -59,7 +75,9 @@ def test_parameters_of_a_kernel_without_any():
         family(Linear(), width=[1])
 
 
-@pytest.mark.parametrize("build", [family, per_column, lambda kernel: PerColumn(kernel).expand([0])])
+@pytest.mark.parametrize(
+    "build", [family, per_column, lambda kernel: PerColumn(kernel).expand([0])]
+)
 @pytest.mark.parametrize("kernel", ["gaussian", None, Gaussian, [Linear()]])
 def test_only_kernels_make_families(build, kernel):
     with pytest.raises(TypeError, match="kernel="):
@@ -90,7 +108,10 @@ class Odd__Kernel_(Linear):
     [
         ([], []),
         ([Linear(), Polynomial(), Gaussian()], ["linear", "polynomial", "gaussian"]),
-        ([Gaussian(0.1), Linear(), Gaussian(10)], ["gaussian(width=0.1)", "linear", "gaussian(width=10)"]),
+        (
+            [Gaussian(0.1), Linear(), Gaussian(10)],
+            ["gaussian(width=0.1)", "linear", "gaussian(width=10)"],
+        ),
         ([Gaussian(), Gaussian(np.float64(2))], ["gaussian(width=median)", "gaussian(width=2.0)"]),
         (family(Gaussian(), factor=[1, 0.5]), ["gaussian(factor=1)", "gaussian(factor=0.5)"]),
         ([Polynomial(2), Polynomial(3)], ["polynomial(degree=2)", "polynomial(degree=3)"]),
@@ -103,13 +124,22 @@ class Odd__Kernel_(Linear):
             [Gaussian(1.0), Gaussian(2.0), Gaussian(1.0)],
             ["gaussian(width=1.0)-1", "gaussian(width=2.0)", "gaussian(width=1.0)-2"],
         ),
-        ([Precomputed(np.eye(2)), Precomputed(np.ones((2, 2)))], ["precomputed-1", "precomputed-2"]),
+        (
+            [Precomputed(np.eye(2)), Precomputed(np.ones((2, 2)))],
+            ["precomputed-1", "precomputed-2"],
+        ),
         (
             [2.0 * Linear(), 2.0 * Gaussian(), 3.0 * Linear()],
-            [f"scaled(factor={f}, kernel={k})" for f, k in ((2.0, "Linear()"), (2.0, "Gaussian()"), (3.0, "Linear()"))],
+            [
+                f"scaled(factor={f}, kernel={k})"
+                for f, k in ((2.0, "Linear()"), (2.0, "Gaussian()"), (3.0, "Linear()"))
+            ],
         ),
         ([Odd__Kernel_()], ["odd_kernel"]),
-        ([Odd__Kernel_(1), Odd__Kernel_("a__b")], ["odd_kernel_(odd_parameter=1)", "odd_kernel_(odd_parameter=a_b)"]),
+        (
+            [Odd__Kernel_(1), Odd__Kernel_("a__b")],
+            ["odd_kernel_(odd_parameter=1)", "odd_kernel_(odd_parameter=a_b)"],
+        ),
     ],
 )
 def test_names(kernels, names):

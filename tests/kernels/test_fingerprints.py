@@ -22,7 +22,10 @@ def test_kernels_are_rdkits_similarities():
         prints = [generator.GetSparseCountFingerprint(Chem.MolFromSmiles(one)) for one in SMILES]
         expected = [[TanimotoSimilarity(a, b) for b in prints] for a in prints]
         np.testing.assert_allclose(kernel(X[:, columns]), expected, atol=1e-12)
-    bits = [make.GetMorganGenerator(radius=3).GetSparseFingerprint(Chem.MolFromSmiles(one)) for one in SMILES]
+    bits = [
+        make.GetMorganGenerator(radius=3).GetSparseFingerprint(Chem.MolFromSmiles(one))
+        for one in SMILES
+    ]
     expected = [[TanimotoSimilarity(a, b) for b in bits] for a in bits]
     np.testing.assert_allclose(kernels[2][1](X[:, kernels[2][2]]), expected, atol=1e-12)
 
@@ -59,5 +62,6 @@ def test_dense_counts_are_compared_as_sparse_ones():
     assert hasattr(kernel.validate(X), "indptr")
     assert not hasattr(kernel.validate(np.maximum(X, 1)), "indptr")
     np.testing.assert_allclose(
-        kernel(X, X + 1), np.minimum(X[:, None], X + 1).sum(-1) / np.maximum(X[:, None], X + 1).sum(-1)
+        kernel(X, X + 1),
+        np.minimum(X[:, None], X + 1).sum(-1) / np.maximum(X[:, None], X + 1).sum(-1),
     )

@@ -25,7 +25,9 @@ def data(name):
         "plain": X,
         "duplicates": np.vstack([X, X[:10], X[:5]]),
         "two": X[:2],
-        "wide": rng.normal(size=(15, 40)),  # scikit-learn searches neighbours by brute force from 16 columns on
+        "wide": rng.normal(
+            size=(15, 40)
+        ),  # scikit-learn searches neighbours by brute force from 16 columns on
         "far away": rng.normal(size=(15, 40)) * 1e-2 + 1e6,
         "column": X[:, :1],
         "integers": rng.randint(0, 3, size=(60, 3)).astype(float),
@@ -76,7 +78,9 @@ def test_the_factor_multiplies_any_width(width, factor):
     expected = float(factor) * (RULES[width](X.tolist()) if isinstance(width, str) else width)
     kernel = Gaussian(width=width, factor=factor).fit(X)
     assert_allclose(kernel.width_, expected, rtol=1e-9)
-    assert_allclose(kernel(new, X), np.exp(-(cdist(new, X) ** 2) / expected**2), rtol=1e-9, atol=1e-300)
+    assert_allclose(
+        kernel(new, X), np.exp(-(cdist(new, X) ** 2) / expected**2), rtol=1e-9, atol=1e-300
+    )
     # Unfitted, the columns of the block are the training set.
     assert_allclose(clone(kernel)(new, X), kernel(new, X), rtol=1e-9, atol=1e-300)
 
@@ -87,7 +91,9 @@ def test_a_family_of_factors_follows_the_scale_of_the_data():
     assert repr(bells) == "[Gaussian(factor=1), Gaussian(factor=2), Gaussian(factor=4)]"
     for unit in (1e-3, 1.0, 1e4):
         median = np.median(pdist(np.unique(unit * X, axis=0)))
-        assert_allclose([k.fit(unit * X).width_ for k in bells], median * np.array([1, 2, 4]), rtol=1e-9)
+        assert_allclose(
+            [k.fit(unit * X).width_ for k in bells], median * np.array([1, 2, 4]), rtol=1e-9
+        )
     with pytest.raises(ValueError, match="factor: Linear"):
         family(Linear(), factor=[1])
 
@@ -137,7 +143,9 @@ def test_the_fitted_width_serves_new_samples():
     X = data("plain")
     kernel = Gaussian().fit(X)
     new = np.random.RandomState(5).normal(size=(3, 4)) * 10
-    expected = naive.block(lambda x, z: naive.gaussian(x, z, naive.median_width(X.tolist())), new.tolist(), X.tolist())
+    expected = naive.block(
+        lambda x, z: naive.gaussian(x, z, naive.median_width(X.tolist())), new.tolist(), X.tolist()
+    )
     assert_allclose(kernel(new, X), expected, rtol=1e-9, atol=1e-300)
 
 
@@ -147,7 +155,9 @@ def test_exponentials_too_small_to_be_normal_are_zero(dtype):
     K = Gaussian(1.0).from_statistic(S)
     tiny = np.finfo(dtype).tiny
     exact = np.exp(-S.astype(np.longdouble))
-    np.testing.assert_allclose(K.astype(np.longdouble), exact, rtol=20 * np.finfo(dtype).eps, atol=3 * tiny)
+    np.testing.assert_allclose(
+        K.astype(np.longdouble), exact, rtol=20 * np.finfo(dtype).eps, atol=3 * tiny
+    )
     assert K[K > 0].min() >= tiny
     assert K[0, 0] == 1
     assert np.all(K[0, exact[0] < tiny] == 0)

@@ -1,4 +1,5 @@
-"""Kernels between graphs: naive loops, graphs given in many ways, bad input, and estimators that weigh iterations."""
+"""Kernels between graphs: naive loops, graphs given in many ways, bad input, and estimators that
+weigh iterations."""
 
 from __future__ import annotations
 
@@ -52,7 +53,9 @@ def test_every_iteration_equals_the_naive_loop(mode):
         expected = naive.block(lambda x, z: naive.weisfeiler_lehman(x, z, [h], mode), Z, X)  # noqa: B023
         assert_array_equal(kernel.fit(X)(Z, X), expected)
         assert_array_equal(kernel.diag(Z), [naive.weisfeiler_lehman(z, z, [h], mode) for z in Z])
-    assert_array_equal(WeisfeilerLehman(4, mode)(X), sum(WeisfeilerLehman([h], mode)(X) for h in range(5)))
+    assert_array_equal(
+        WeisfeilerLehman(4, mode)(X), sum(WeisfeilerLehman([h], mode)(X) for h in range(5))
+    )
 
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=repr)
@@ -110,7 +113,10 @@ class Networkx:
 
 def as_networkx(graph, own):
     edges, labels = graph
-    nodes = {f"node {i}": {} if isinstance(labels, int) else {"label": label} for i, label in enumerate(labels)}
+    nodes = {
+        f"node {i}": {} if isinstance(labels, int) else {"label": label}
+        for i, label in enumerate(labels)
+    }
     links = [(f"node {u}", f"node {v}") for u, v in edges]
     if own:
         return Networkx(nodes, links)
@@ -127,7 +133,9 @@ def test_graphs_of_networkx_are_read(kernel, own):
     assert_array_equal(kernel(X, X[:5]), kernel(GRAPHS, GRAPHS[:5]))
     model = MKLClassifier([kernel], weights="uniform").fit(X[:30], Y[:30])
     expected = MKLClassifier([kernel], weights="uniform").fit(GRAPHS[:30], Y[:30])
-    assert_allclose(model.decision_function(X[30:]), expected.decision_function(GRAPHS[30:]), rtol=1e-9)
+    assert_allclose(
+        model.decision_function(X[30:]), expected.decision_function(GRAPHS[30:]), rtol=1e-9
+    )
 
 
 def test_networkx_without_labels_has_degrees_and_with_some_is_refused():
@@ -160,11 +168,20 @@ def test_loops_and_repeated_edges_change_nothing(kernel):
 
 def test_without_labels_degrees_are_labels():
     edges = [(0, 1), (0, 2), (0, 3)]
-    assert_array_equal(WeisfeilerLehman(3)([(edges, 5)], [(edges, [3, 1, 1, 1, 0])]), WeisfeilerLehman(3)([(edges, 5)]))
+    assert_array_equal(
+        WeisfeilerLehman(3)([(edges, 5)], [(edges, [3, 1, 1, 1, 0])]),
+        WeisfeilerLehman(3)([(edges, 5)]),
+    )
 
 
 def test_a_whole_number_is_the_label_it_is_written_as():
-    forms = [[1, 22], ["1", "22"], np.array([1, 22], dtype=np.int8), np.array([1.0, 22.0]), np.array(["1", "22"])]
+    forms = [
+        [1, 22],
+        ["1", "22"],
+        np.array([1, 22], dtype=np.int8),
+        np.array([1.0, 22.0]),
+        np.array(["1", "22"]),
+    ]
     X = [([(0, 1)], labels) for labels in forms]
     assert_array_equal(WeisfeilerLehman(1)(X), np.full((5, 5), 4.0))
 
@@ -177,7 +194,10 @@ def test_isolated_nodes_and_empty_graphs(kernel):
     subtree = getattr(kernel, "mode", "") == "subtree"
     assert_array_equal(K[0], np.zeros(3))
     assert_array_equal(
-        K[1:, 1:], np.zeros((2, 2)) if paths else 3 * np.array([[1, 2], [2, 4]] if subtree else [[1, 1], [1, 2]])
+        K[1:, 1:],
+        np.zeros((2, 2))
+        if paths
+        else 3 * np.array([[1, 2], [2, 4]] if subtree else [[1, 1], [1, 2]]),
     )
     assert_array_equal(kernel([nothing]), [[0.0]])
 
@@ -193,9 +213,21 @@ def test_positive_semi_definite_for_every_iteration(kernel):
 def test_labels_are_the_same_in_every_process_and_version():
     """Model files hold them; Python's own hashes of strings differ from process to process."""
     X = WeisfeilerLehman().validate([([(0, 1), (1, 2)], ["C", "N", 7])])
-    assert X.labels.values.tolist() == [809599947829910117, 16938330391483325906, 9407870976149377255]
-    assert X.refined(2).values.tolist() == [4713344001490701299, 9405817995584989319, 14640632071834545952]
-    assert sorted(X.paths().values.tolist()) == [1500445371763736386, 7525033228709400156, 12878691757359181728]
+    assert X.labels.values.tolist() == [
+        809599947829910117,
+        16938330391483325906,
+        9407870976149377255,
+    ]
+    assert X.refined(2).values.tolist() == [
+        4713344001490701299,
+        9405817995584989319,
+        14640632071834545952,
+    ]
+    assert sorted(X.paths().values.tolist()) == [
+        1500445371763736386,
+        7525033228709400156,
+        12878691757359181728,
+    ]
 
 
 def test_different_surroundings_do_not_collide():
@@ -210,7 +242,7 @@ def test_different_surroundings_do_not_collide():
         assert len(set(WeisfeilerLehman().validate(X).refined(h).values.tolist())) == len(expected)
 
 
-# Bad input -----------------------------------------------------------------------------------------------------------
+# Bad input ----------------------------------------------------------------------------------------
 
 EDGE = [(0, 1)]
 
@@ -238,7 +270,11 @@ EDGE = [(0, 1)]
         ([([(0, -1)], "CN")], ValueError, r"X\[0\] has an edge to node -1"),
         ([(EDGE, -2)], TypeError, r"X\[0\]: the labels are -2"),
         ([(EDGE, None)], TypeError, r"X\[0\]: the labels are None"),
-        ([(EDGE, [0.5, 1.0])], TypeError, "the label 0.5, a float: labels are strings or whole numbers"),
+        (
+            [(EDGE, [0.5, 1.0])],
+            TypeError,
+            "the label 0.5, a float: labels are strings or whole numbers",
+        ),
         ([(EDGE, [1, None])], TypeError, "the label None"),
         ([(EDGE, [1.0, np.nan])], TypeError, "the label nan"),
         ([(EDGE, [1.0, np.inf])], TypeError, "the label inf"),
@@ -260,7 +296,10 @@ def test_bad_iterations_are_named(iterations):
 
 
 def test_an_unknown_mode_is_named():
-    with pytest.raises(ValueError, match="mode='tree': choose one of 'subtree', 'assignment'; did you mean 'subtree'"):
+    with pytest.raises(
+        ValueError,
+        match="mode='tree': choose one of 'subtree', 'assignment'; did you mean 'subtree'",
+    ):
         WeisfeilerLehman(mode="tree")(GRAPHS)
 
 
@@ -269,7 +308,7 @@ def test_an_estimator_names_the_kernel_of_bad_graphs():
         MKLClassifier([("paths", ShortestPath())]).fit([GRAPHS[0], 3], [0, 1])
 
 
-# In estimators -------------------------------------------------------------------------------------------------------
+# In estimators ------------------------------------------------------------------------------------
 
 
 def test_an_estimator_weighs_every_iteration():
@@ -277,13 +316,23 @@ def test_an_estimator_weighs_every_iteration():
     assert model.kernel_names_ == [f"weisfeilerlehman[{h}]" for h in range(4)]
     assert model.weights_.shape == (4,)
     assert model.duality_gap_ <= 1e-3
-    K = [naive.block(lambda x, z: naive.weisfeiler_lehman(x, z, [h]), GRAPHS, GRAPHS) for h in range(4)]  # noqa: B023
+    K = [
+        naive.block(lambda x, z, h=h: naive.weisfeiler_lehman(x, z, [h]), GRAPHS, GRAPHS)
+        for h in range(4)
+    ]
     cosines = [A / np.sqrt(np.outer(np.diagonal(A), np.diagonal(A))) for A in map(np.array, K)]
-    assert_allclose(model.kernel_matrix(GRAPHS), np.tensordot(model.weights_, cosines, axes=1), rtol=1e-9)
+    assert_allclose(
+        model.kernel_matrix(GRAPHS), np.tensordot(model.weights_, cosines, axes=1), rtol=1e-9
+    )
 
 
 def test_names_tell_several_apart_and_one_iteration_is_one_kernel():
-    kernels = [WeisfeilerLehman(1), WeisfeilerLehman(1, "assignment"), ("paths", ShortestPath()), WeisfeilerLehman(0)]
+    kernels = [
+        WeisfeilerLehman(1),
+        WeisfeilerLehman(1, "assignment"),
+        ("paths", ShortestPath()),
+        WeisfeilerLehman(0),
+    ]
     model = MKLClassifier(kernels, weights="uniform").fit(GRAPHS, Y)
     assert model.kernel_names_ == [
         "weisfeilerlehman(iterations=1, mode=subtree)[0]",
@@ -300,10 +349,14 @@ def test_names_tell_several_apart_and_one_iteration_is_one_kernel():
     [
         MKLRidgeClassifierCV([WeisfeilerLehman(2), ShortestPath()], normalize="diagonal"),
         MKLClassifierCV(WeisfeilerLehman(2, "assignment"), Cs=[1, 10], norms=(1, "uniform"), cv=2),
-        MKLClassifier([WeisfeilerLehman(1) * ShortestPath(), 2.0 * WeisfeilerLehman(2)], normalize="centered"),
+        MKLClassifier(
+            [WeisfeilerLehman(1) * ShortestPath(), 2.0 * WeisfeilerLehman(2)], normalize="centered"
+        ),
         MKLClassifier(WeisfeilerLehman(2), approximation="nystroem", rank=20, random_state=0),
         MKLClassifier(WeisfeilerLehman(2), memory_budget=1),
-        LocalizedMKLClassifier(WeisfeilerLehman(1), gating_kernel=WeisfeilerLehman(1), n_init=1, random_state=0),
+        LocalizedMKLClassifier(
+            WeisfeilerLehman(1), gating_kernel=WeisfeilerLehman(1), n_init=1, random_state=0
+        ),
     ],
     ids=["ridge", "folds", "algebra", "features", "on demand", "localized"],
 )
@@ -318,24 +371,38 @@ def test_models_are_fitted_copied_and_stored(model, tmp_path):
     save(model, tmp_path / "model.skops")
     for back in (pickle.loads(pickle.dumps(model)), load(tmp_path / "model.skops")):
         assert_allclose(back.decision_function(new), expected, rtol=1e-12, atol=1e-12)
-    np.testing.assert_array_equal(clone(model).fit(GRAPHS[:30], Y[:30]).predict(GRAPHS), model.predict(GRAPHS))
+    np.testing.assert_array_equal(
+        clone(model).fit(GRAPHS[:30], Y[:30]).predict(GRAPHS), model.predict(GRAPHS)
+    )
 
 
 def test_weights_of_iterations_are_chosen_among_norms():
-    model = MKLClassifierCV(WeisfeilerLehman(2), Cs=[1.0], norms=(1, "uniform"), cv=2).fit(GRAPHS, Y)
+    model = MKLClassifierCV(WeisfeilerLehman(2), Cs=[1.0], norms=(1, "uniform"), cv=2).fit(
+        GRAPHS, Y
+    )
     assert set(model.scores_by_norm_) == {1, "uniform"}
     assert len(model.weights_) == 3
 
 
 def test_parameters_are_reached_from_a_search():
-    grid = {"kernels__weisfeilerlehman__iterations": [0, 2], "kernels__weisfeilerlehman__mode": MODES}
-    search = GridSearchCV(MKLClassifier(WeisfeilerLehman(), weights="uniform"), grid, cv=2).fit(GRAPHS, Y)
-    assert len(search.best_estimator_.weights_) == search.best_params_["kernels__weisfeilerlehman__iterations"] + 1
+    grid = {
+        "kernels__weisfeilerlehman__iterations": [0, 2],
+        "kernels__weisfeilerlehman__mode": MODES,
+    }
+    search = GridSearchCV(MKLClassifier(WeisfeilerLehman(), weights="uniform"), grid, cv=2).fit(
+        GRAPHS, Y
+    )
+    assert (
+        len(search.best_estimator_.weights_)
+        == search.best_params_["kernels__weisfeilerlehman__iterations"] + 1
+    )
     assert cross_val_score(MKLClassifier(WeisfeilerLehman(1)), GRAPHS, Y, cv=2).shape == (2,)
 
 
 def test_penalties_of_iterations_are_searched_one_by_one():
-    search = ResponseSurfaceSearchCV(MKLClassifier(WeisfeilerLehman(1)), on="penalties", cv=2, max_iter=1)
+    search = ResponseSurfaceSearchCV(
+        MKLClassifier(WeisfeilerLehman(1)), on="penalties", cv=2, max_iter=1
+    )
     assert len(search.fit(GRAPHS, Y).best_params_["penalties"]) == 2
 
 

@@ -26,8 +26,14 @@ def test_every_group_is_a_kernel_of_its_columns():
 
 def test_columns_that_are_not_there_are_left_out():
     kernels = by_group(GROUPS, among=FRAME.columns)
-    assert {name: columns for name, _, columns in kernels} == {"immune": ["CD4", "CD8A"], "cycle": ["MKI67", "TP53"]}
-    assert [name for name, *_ in by_group(GROUPS | {"one": ["TP53"]}, among=FRAME, min_size=2)] == ["immune", "cycle"]
+    assert {name: columns for name, _, columns in kernels} == {
+        "immune": ["CD4", "CD8A"],
+        "cycle": ["MKI67", "TP53"],
+    }
+    assert [name for name, *_ in by_group(GROUPS | {"one": ["TP53"]}, among=FRAME, min_size=2)] == [
+        "immune",
+        "cycle",
+    ]
     model = MKLClassifier(kernels).fit(FRAME, FRAME["MKI67"] > 0)
     assert model.kernel_names_ == ["immune", "cycle"]
     assert model.weights_[1] > 0.6
@@ -47,7 +53,9 @@ def test_wrong_groups_are_named():
         by_group([["a"]])
     with pytest.raises(TypeError, match="by_group needs a kernel"):
         by_group({"a": [0]}, "rbf")
-    with pytest.raises(ValueError, match=r"there is no group with at least min_size=.*\['X', 'Y'\]"):
+    with pytest.raises(
+        ValueError, match=r"there is no group with at least min_size=.*\['X', 'Y'\]"
+    ):
         by_group(GROUPS, among=["X", "Y"][:2])
     with pytest.raises(ValueError, match="min_size=0"):
         by_group(GROUPS, min_size=0)
@@ -60,7 +68,9 @@ def test_gmt_files(tmp_path):
     path.write_text("IMMUNE\thttps://example.org/1\tCD4\tCD8A\tCD4\n\nCYCLE\t\tMKI67\t\n")
     assert read_gmt(path) == {"IMMUNE": ["CD4", "CD8A"], "CYCLE": ["MKI67"]}
     path.write_text("IMMUNE\tnothing\n")
-    with pytest.raises(ValueError, match=r"sets.gmt, line 1: expected a name, a description and at least one gene"):
+    with pytest.raises(
+        ValueError, match=r"sets.gmt, line 1: expected a name, a description and at least one gene"
+    ):
         read_gmt(path)
     path.write_text("A\t\tX\nA\t\tY\n")
     with pytest.raises(ValueError, match="line 2: the group 'A' comes twice"):
@@ -75,10 +85,14 @@ TARGET = (FRAME["MKI67"] > 0).to_numpy()
 
 
 @pytest.mark.parametrize("prefix", ["", "rna__"], ids=["without prefix", "with prefix"])
-@pytest.mark.parametrize("samples", [TABLES, stack_views(TABLES), stack_views(TABLES).X], ids=["dict", "stacked", "X"])
+@pytest.mark.parametrize(
+    "samples", [TABLES, stack_views(TABLES), stack_views(TABLES).X], ids=["dict", "stacked", "X"]
+)
 def test_groups_of_several_tables(samples, prefix):
     groups = {"immune": ["CD8A", "TP53"], "cycle": ["MKI67"]}
-    kernels = by_group(Gaussian(), {name: [prefix + one for one in own] for name, own in groups.items()})
+    kernels = by_group(
+        Gaussian(), {name: [prefix + one for one in own] for name, own in groups.items()}
+    )
     model = MKLClassifier(kernels).fit(samples, TARGET)
     alone = MKLClassifier(by_group(groups)).fit(FRAME, TARGET)
     assert model.kernel_names_ == alone.kernel_names_ == ["immune", "cycle"]
@@ -91,18 +105,26 @@ def test_genes_that_were_measured_are_found_behind_the_prefix():
     assert immune == ["rna__CD4", "rna__CD8A"]
     # A kernel called like a table reads the columns that it names.
     model = MKLClassifier([("rna", Linear(), ["MKI67"]), ("clinic", Linear())]).fit(TABLES, TARGET)
-    expected = MKLClassifier([("rna", Linear(), [2]), ("clinic", Linear(), [4, 5])]).fit(X.to_numpy(), TARGET)
-    np.testing.assert_array_equal(model.decision_function(TABLES), expected.decision_function(X.to_numpy()))
+    expected = MKLClassifier([("rna", Linear(), [2]), ("clinic", Linear(), [4, 5])]).fit(
+        X.to_numpy(), TARGET
+    )
+    np.testing.assert_array_equal(
+        model.decision_function(TABLES), expected.decision_function(X.to_numpy())
+    )
 
 
 def test_errors_name_the_prefix():
-    twice = r"'CD4' is a column of several tables, 'rna__CD4', 'clinic__CD4': write the one that is meant"
+    twice = (
+        r"'CD4' is a column of several tables, 'rna__CD4', 'clinic__CD4': write the one that is"
+        r" meant"
+    )
     with pytest.raises(ValueError, match=f"kernel 'immune': {twice}"):
         MKLClassifier(by_group({"immune": ["CD4"]})).fit(TABLES, TARGET)
     with pytest.raises(ValueError, match=twice):
         by_group(GROUPS, among=stack_views(TABLES).X.columns)
     with pytest.raises(
-        ValueError, match=r"no \['FOXP3'\], but .*the prefix of a table, \['rna__', 'clinic__'\], may be"
+        ValueError,
+        match=r"no \['FOXP3'\], but .*the prefix of a table, \['rna__', 'clinic__'\], may be",
     ):
         MKLClassifier(by_group({"immune": ["CD8A", "FOXP3"]})).fit(TABLES, TARGET)
 

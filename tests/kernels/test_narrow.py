@@ -1,4 +1,5 @@
-"""Kernels much narrower than their samples are spread: every path against differences in extended precision."""
+"""Kernels much narrower than their samples are spread: every path against differences in extended
+precision."""
 
 from __future__ import annotations
 
@@ -96,7 +97,9 @@ def test_stacks_of_wide_and_narrow_kernels(offset, device, dtype):
     own = kernel_set(X, *WIDTHS)
     all_rows = slice(0, len(X))
     stored = make_stack(own, own.views(X), dtype=np.dtype(dtype), device=device)
-    computed = make_stack(own, own.views(X), dtype=np.dtype(dtype), device=device, budget=1.5 * stored.nbytes / 4)
+    computed = make_stack(
+        own, own.views(X), dtype=np.dtype(dtype), device=device, budget=1.5 * stored.nbytes / 4
+    )
     assert isinstance(computed, ComputedStack)
     for stack in (stored, computed):
         for m, K in stack.blocks(range(4), all_rows, all_rows):
@@ -142,13 +145,17 @@ def test_a_sample_alone_and_among_many(width, device):
     X = samples(width, n=90, offset=5.0)
     y = np.random.RandomState(2).standard_normal(len(X)) > 0
     # Equal samples of both classes.
-    model = MKLClassifier([Gaussian(width), Gaussian(3 * width)], weights="uniform", C=10.0, device=device).fit(X, y)
+    model = MKLClassifier(
+        [Gaussian(width), Gaussian(3 * width)], weights="uniform", C=10.0, device=device
+    ).fit(X, y)
     together = model.decision_function(X)
     alone = np.array([model.decision_function(x[np.newaxis])[0] for x in X])
     assert_allclose(alone, together, atol=1e-12 * np.abs(together).max())
     K = model.kernel_matrix(X)
     assert_array_equal(K.diagonal(), 1.0)
-    assert_allclose(K, (0.5 * naive(X, X, width) + 0.5 * naive(X, X, 3 * width)).astype(float), atol=1e-12)
+    assert_allclose(
+        K, (0.5 * naive(X, X, width) + 0.5 * naive(X, X, 3 * width)).astype(float), atol=1e-12
+    )
     equal = (X[:, np.newaxis] == X).all(axis=2)
     assert_array_equal(K[equal], 1.0)
 
@@ -157,17 +164,23 @@ def test_a_sample_alone_and_among_many(width, device):
 @pytest.mark.parametrize("kind", [Gaussian, Laplacian])
 @pytest.mark.parametrize("columns", [4, 40])
 def test_widths_are_measured_by_differences(kind, columns, form):
-    X = samples(1e-7, n=60, d=columns)[:40]  # no copies: every sample's nearest is about a ten-millionth away
+    X = samples(1e-7, n=60, d=columns)[
+        :40
+    ]  # no copies: every sample's nearest is about a ten-millionth away
     L = X.astype(np.longdouble)
     D = np.abs(L[:, np.newaxis] - L)
     D = D.sum(axis=2) if kind is Laplacian else np.sqrt(np.square(D).sum(axis=2))
     upper = D[np.triu_indices(40, 1)]
     np.fill_diagonal(D, np.inf)
-    assert kind("nearest").fit(form(X)).width_ == pytest.approx(float(D.min(axis=1).mean()), rel=1e-12)
+    assert kind("nearest").fit(form(X)).width_ == pytest.approx(
+        float(D.min(axis=1).mean()), rel=1e-12
+    )
     assert kind("median").fit(form(X)).width_ == pytest.approx(float(np.median(upper)), rel=1e-12)
 
 
-@pytest.mark.parametrize("kernel", [FFT(1e-5), Projected(Gaussian(1e-5)), Gaussian(1e-3) * Gaussian(1e-4)], ids=repr)
+@pytest.mark.parametrize(
+    "kernel", [FFT(1e-5), Projected(Gaussian(1e-5)), Gaussian(1e-3) * Gaussian(1e-4)], ids=repr
+)
 def test_kernels_made_of_gaussians(kernel):
     X = samples(1e-5, d=6)
     K = kernel.fit(X)(X)
@@ -217,7 +230,9 @@ def test_ordinary_kernels_are_made_of_products(monkeypatch):
     pairs = []
     original = distances._squared_differences
     monkeypatch.setattr(
-        distances, "_squared_differences", lambda *given: pairs.append(len(given[2])) or original(*given)
+        distances,
+        "_squared_differences",
+        lambda *given: pairs.append(len(given[2])) or original(*given),
     )
     Gaussian().fit(X)(X)
     assert sum(pairs) == 300

@@ -18,7 +18,11 @@ X = np.random.RandomState(6).normal(size=(8, 10))
     + [{"offset": o} for o in (-0.1, np.nan, np.inf, "1", None, True)],
 )
 def test_bad_polynomials_are_named(parameters):
-    for use in (Polynomial(**parameters).fit, Polynomial(**parameters), Polynomial(**parameters).diag):
+    for use in (
+        Polynomial(**parameters).fit,
+        Polynomial(**parameters),
+        Polynomial(**parameters).diag,
+    ):
         with pytest.raises(ValueError, match=f"{next(iter(parameters))}="):
             use(X)
 
@@ -38,7 +42,9 @@ def test_numbers_whose_sum_overflows_are_samples_and_infinite_ones_that_cancel_a
     for bad in ([np.inf, -np.inf], [np.nan, 1.0]):
         with pytest.raises(ValueError, match=r"X contains (NaN|infinity)"):
             Linear().validate(np.array([bad, [0.0, 1.0]], dtype=dtype))
-    assert Linear().validate(np.ones((2, 2), dtype=np.dtype(dtype).newbyteorder(">"))).dtype.isnative
+    assert (
+        Linear().validate(np.ones((2, 2), dtype=np.dtype(dtype).newbyteorder(">"))).dtype.isnative
+    )
     with pytest.raises(ValueError, match="0 sample"):
         Linear().validate(np.empty((0, 2), dtype=dtype))
 
@@ -97,6 +103,8 @@ def test_fewer_frequencies_filter_out_fast_changes():
 def test_fft_width_is_measured_between_magnitudes():
     spectra = [naive.magnitudes(x) for x in X.tolist()]
     assert_allclose(FFT().fit(X).gaussian_.width_, naive.median_width(spectra), rtol=1e-9)
-    assert_allclose(FFT(width="nearest").fit(X).gaussian_.width_, naive.nearest_width(spectra), rtol=1e-9)
+    assert_allclose(
+        FFT(width="nearest").fit(X).gaussian_.width_, naive.nearest_width(spectra), rtol=1e-9
+    )
     with pytest.raises(ValueError, match="width='mean'"):
         FFT(width="mean").fit(X)

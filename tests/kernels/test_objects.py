@@ -1,4 +1,5 @@
-"""Kernels between objects that are no numbers, sets or bags of vectors: they reach the kernel's own `validate`."""
+"""Kernels between objects that are no numbers, sets or bags of vectors: they reach the kernel's own
+`validate`."""
 
 from __future__ import annotations
 
@@ -72,7 +73,12 @@ MODELS = {
     ids=["sets", "bags", "even bags"],
 )
 def test_objects_are_worth_their_matrix(form, model, kernel, objects):
-    K = np.array([[kernel._block(cells([a])[:, None], cells([b])[:, None])[0, 0] for b in objects] for a in objects])
+    K = np.array(
+        [
+            [kernel._block(cells([a])[:, None], cells([b])[:, None])[0, 0] for b in objects]
+            for a in objects
+        ]
+    )
     expected = MODELS[model]([Precomputed(K)]).fit(np.arange(N), Y).decision_function(np.arange(N))
     X = FORMS[form](objects)
     found = MODELS[model]([kernel]).fit(X, Y).decision_function(X)
@@ -90,7 +96,10 @@ def test_objects_beside_numbers_in_a_frame():
 
 @pytest.mark.parametrize("form", ["list", "array"])
 def test_objects_for_kernels_of_numbers_are_an_error_that_says_how(form):
-    message = r"column 0 holds a set .* where numbers are needed.*input_kind = 'objects'.*float\(\) argument must be"
+    message = (
+        r"column 0 holds a set .* where numbers are needed.*input_kind = 'objects'.*float\(\)"
+        r" argument must be"
+    )
     with pytest.raises(TypeError, match=message):
         MKLClassifier([Linear()]).fit(FORMS[form](SETS), Y)
     frame = pd.DataFrame({"number": NUMBERS, "set": cells(SETS)})

@@ -5,7 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kernelmosaic import DiscriminantMKLClassifier, LocalizedMKLClassifier, MKLClassifier, MKLKernelPCA, MKLRidgeCV
+from kernelmosaic import (
+    DiscriminantMKLClassifier,
+    LocalizedMKLClassifier,
+    MKLClassifier,
+    MKLKernelPCA,
+    MKLRidgeCV,
+)
 from kernelmosaic.kernels import Gaussian, Kernel, Linear, Projected
 
 RNG = np.random.RandomState(0)
@@ -73,9 +79,18 @@ class Cosine(Kernel):
 
 
 REFUSED = [
-    (Sigmoid(), r"kernel 'own': the matrix of 60 training samples has the eigenvalue -.* positive semi-definite"),
+    (
+        Sigmoid(),
+        (
+            r"kernel 'own': the matrix of 60 training samples has the eigenvalue -.* positive"
+            r" semi-definite"
+        ),
+    ),
     (2.0 * Sigmoid(), "kernel 'own': the matrix of 60 training samples has the eigenvalue -"),
-    (Sigmoid() + 1e-3 * Linear(), "kernel 'own': the matrix of 60 training samples has the eigenvalue -"),
+    (
+        Sigmoid() + 1e-3 * Linear(),
+        "kernel 'own': the matrix of 60 training samples has the eigenvalue -",
+    ),
     (Distance(), "kernel 'own': the matrix of 60 training samples has the eigenvalue -"),
     (Lopsided(), r"kernel 'own': k\(x, z\) is .* and k\(z, x\) is .* must be symmetric"),
     (Narrow(), r"kernel 'own': _block returned an array of shape \(60, 1\) for 60 and 60 samples"),
@@ -96,7 +111,9 @@ def test_what_is_no_kernel_is_refused(kernel, message):
     ids=lambda one: one.__name__,
 )
 def test_every_estimator_refuses_it(estimator):
-    with pytest.raises(ValueError, match="kernel 'own': the matrix of 60 training samples has the eigenvalue"):
+    with pytest.raises(
+        ValueError, match="kernel 'own': the matrix of 60 training samples has the eigenvalue"
+    ):
         estimator([("own", Sigmoid()), ("line", Linear())]).fit(X, CLASSES)
 
 

@@ -1,4 +1,5 @@
-"""Samples far from the origin: distances against direct differences, in matrices, features and predictions."""
+"""Samples far from the origin: distances against direct differences, in matrices, features and
+predictions."""
 
 from __future__ import annotations
 
@@ -28,7 +29,10 @@ Z = RNG.standard_normal((15, 3)) + OFFSET
 
 def bell(A, B, width=2.0):
     """The Gaussian kernel from direct differences."""
-    return np.exp(-cdist(np.asarray(A, dtype=np.float64), np.asarray(B, dtype=np.float64), "sqeuclidean") / width**2)
+    return np.exp(
+        -cdist(np.asarray(A, dtype=np.float64), np.asarray(B, dtype=np.float64), "sqeuclidean")
+        / width**2
+    )
 
 
 @pytest.mark.parametrize(("left", "right"), [(X, None), (Z, X), (X, Z), (Z[:1], X), (X, Z[:1])])
@@ -50,7 +54,9 @@ def test_kernels_of_products_are_not_shifted():
 
 @pytest.mark.parametrize("width", ["median", "nearest"])
 def test_widths(width):
-    assert Gaussian(width).fit(X).width_ == pytest.approx(Gaussian(width).fit(X - OFFSET).width_, rel=1e-6)
+    assert Gaussian(width).fit(X).width_ == pytest.approx(
+        Gaussian(width).fit(X - OFFSET).width_, rel=1e-6
+    )
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
@@ -65,14 +71,20 @@ def test_stacks(device, dtype):
     ):
         assert_allclose(K, expected, atol=1e-6 if dtype == np.float32 else 1e-13)
         assert np.linalg.eigvalsh(np.asarray(K, dtype=np.float64)).min() > -1e-4
-    assert_allclose(stack.products(beta)[1], bell(X, X, 3.0) @ beta, atol=1e-4 if dtype == np.float32 else 1e-12)
+    assert_allclose(
+        stack.products(beta)[1], bell(X, X, 3.0) @ beta, atol=1e-4 if dtype == np.float32 else 1e-12
+    )
 
 
 @pytest.mark.parametrize("approximation", ["nystroem", "fourier"])
 def test_features(approximation, device):
-    fitted = FeatureMaps.fit([KernelSpec("g", Gaussian(2.0), None)], open_rows(X), None, None, approximation, 80, 0)
+    fitted = FeatureMaps.fit(
+        [KernelSpec("g", Gaussian(2.0), None)], open_rows(X), None, None, approximation, 80, 0
+    )
     left, right = (next(fitted.blocks(A, [0]))[1] for A in (Z, X))
-    if approximation == "nystroem":  # every sample is a landmark: the features are exact, up to their cut-off
+    if (
+        approximation == "nystroem"
+    ):  # every sample is a landmark: the features are exact, up to their cut-off
         expected = bell(Z, X)
         atol = 1e-5
     else:  # the mean of cos ω(x − z) over the frequencies drawn
@@ -82,12 +94,16 @@ def test_features(approximation, device):
     assert_allclose(left @ right.T, expected, atol=atol)
     stack = make_feature_stack(fitted, open_rows(X), None, device)
     beta = RNG.standard_normal(len(X))
-    assert_allclose(stack.products(beta)[0], right @ (right.T @ beta), atol=1e-4 if device else 1e-8)
+    assert_allclose(
+        stack.products(beta)[0], right @ (right.T @ beta), atol=1e-4 if device else 1e-8
+    )
 
 
 def test_fourier_features_of_sparse_and_dense_samples_agree():
     near = X - OFFSET + 2.0
-    fitted = FeatureMaps.fit([KernelSpec("g", Gaussian(2.0), None)], open_rows(near), None, None, "fourier", 40, 0)
+    fitted = FeatureMaps.fit(
+        [KernelSpec("g", Gaussian(2.0), None)], open_rows(near), None, None, "fourier", 40, 0
+    )
     dense, thin = (next(fitted.blocks(A, [0]))[1] for A in (near, sparse.csr_matrix(near)))
     assert_allclose(thin, dense, atol=1e-12)
 
@@ -112,5 +128,7 @@ def test_sparse_samples_far_away_have_the_kernel_of_dense_ones():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert_allclose(Gaussian(2.0).fit(thin)(sparse.csr_matrix(Z), thin), bell(Z, X), atol=1e-14)
-        dense, found = (MKLClassifier([Gaussian(1.0), Gaussian(2.0)]).fit(form, y) for form in (X, thin))
+        dense, found = (
+            MKLClassifier([Gaussian(1.0), Gaussian(2.0)]).fit(form, y) for form in (X, thin)
+        )
     assert found.objective_ == pytest.approx(dense.objective_, rel=1e-6)

@@ -1,4 +1,5 @@
-"""Given matrices too large for a proof that they are positive semi-definite: what is told of them, and when."""
+"""Given matrices too large for a proof that they are positive semi-definite: what is told of them,
+and when."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ ROWS = np.arange(N).reshape(-1, 1)
 Z = np.random.RandomState(0).normal(size=(N, 4))
 LABELS = np.where(Z[:, 0] + 0.5 * Z[:, 1] ** 2 > 0.4, 1, -1)
 SMOOTH = Gaussian(factor=2.0).fit(Z)(Z)
-#: Every eigenvalue is at least ½, so that nothing but a look in the right direction tells of a negative one.
+#: Every eigenvalue is at least ½, so that nothing but a look in the right direction tells of a
+#: negative one.
 ROUGH = 0.5 * np.eye(N) + 0.5 * Gaussian(factor=0.3).fit(Z)(Z)
 
 
@@ -78,17 +80,30 @@ def test_kernels_pass_without_a_proof(K, dtype, proofs):
         (less(ROUGH, few(3, 400), -1.0), -1.0),  # between two samples
         (less(ROUGH, few(7), -0.1), -0.1),  # of one
     ],
-    ids=["negative", "shifted", "slightly", "large", "smooth, one", "rough, one", "tanh", "pair", "sample"],
+    ids=[
+        "negative",
+        "shifted",
+        "slightly",
+        "large",
+        "smooth, one",
+        "rough, one",
+        "tanh",
+        "pair",
+        "sample",
+    ],
 )
 def test_others_are_refused_at_first_use(K, eigenvalue, dtype):
     smallest = np.linalg.eigvalsh(K)[0]
     assert eigenvalue is None or abs(smallest - eigenvalue) < 1e-6 * max(1.0, abs(eigenvalue))
-    with pytest.raises(ValueError, match=r"K has the eigenvalue -.*positive semi-definite\. Add .* to its diagonal"):
+    with pytest.raises(
+        ValueError, match=r"K has the eigenvalue -.*positive semi-definite\. Add .* to its diagonal"
+    ):
         Precomputed(K.astype(dtype)).fit(ROWS)
 
 
 def hidden():
-    """A matrix with a negative eigenvalue among three samples, any two of which are fine, and their numbers."""
+    """A matrix with a negative eigenvalue among three samples, any two of which are fine, and their
+    numbers."""
     samples = [10, 20, 30]
     K = ROUGH.copy()
     K[np.ix_(samples, samples)] = 1.5 * np.eye(3) - 0.6
@@ -103,7 +118,9 @@ def test_what_only_three_samples_tell_passes_until_they_count():
     others = np.setdiff1d(np.arange(N), samples)
     kernel.check_definite(others, np.ones((1, N - 3)))
     with pytest.raises(ValueError, match="K has the eigenvalue -0"):
-        kernel.check_definite(np.arange(N), np.where(np.isin(np.arange(N), samples), 2.0, 1.0)[None])
+        kernel.check_definite(
+            np.arange(N), np.where(np.isin(np.arange(N), samples), 2.0, 1.0)[None]
+        )
 
 
 @pytest.mark.parametrize("is_kernel", [True, False])
@@ -111,7 +128,9 @@ def test_the_check_of_a_fit_does_not_depend_on_fits_before(is_kernel):
     K, samples = (SMOOTH.copy(), []) if is_kernel else hidden()
     kernel, others = Precomputed(K).fit(ROWS), np.setdiff1d(np.arange(N), samples)
     for _ in range(8):
-        clone(kernel).check_definite(others, spread(5)[None, others])  # what these do not tell stays unseen
+        clone(kernel).check_definite(
+            others, spread(5)[None, others]
+        )  # what these do not tell stays unseen
     kernel.K[...] *= -1.0
     with pytest.raises(ValueError, match="K has the eigenvalue"):
         clone(kernel).check_definite(others, spread(5)[None, others])

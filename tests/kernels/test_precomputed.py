@@ -1,4 +1,5 @@
-"""Matrices computed elsewhere: what is refused, what is shared, and that searches work on row numbers."""
+"""Matrices computed elsewhere: what is refused, what is shared, and that searches work on row
+numbers."""
 
 from __future__ import annotations
 
@@ -66,7 +67,9 @@ def test_sparse_matrix_is_refused():
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_rounding_is_forgiven(dtype):
     M = np.exp(-((np.linspace(0, 1, 60)[:, None] - np.linspace(0, 1, 60)) ** 2)).astype(dtype)
-    assert np.linalg.eigvalsh(M.astype(np.float64))[0] < 0  # only by rounding: the formula is a kernel
+    assert (
+        np.linalg.eigvalsh(M.astype(np.float64))[0] < 0
+    )  # only by rounding: the formula is a kernel
     Precomputed(M).fit([0])
     M[0, 1] *= 1 + 2 * np.finfo(dtype).eps
     Precomputed(M).fit([0])
@@ -118,7 +121,9 @@ def test_single_precision_and_blocks():
     assert kernel.K[5, 0] == np.float32(K[5, 0])
 
 
-@pytest.mark.parametrize("rows", [range(5, 12), [3], [7, 6, 5], [4, 5, 7], [2, 2, 3], range(40)], ids=repr)
+@pytest.mark.parametrize(
+    "rows", [range(5, 12), [3], [7, 6, 5], [4, 5, 7], [2, 2, 3], range(40)], ids=repr
+)
 def test_rows_in_a_run_and_others_give_the_same_entries(rows):
     kernel, rows = Precomputed(K), list(rows)
     for columns in ([0, 1, 2], [9, 4]):
@@ -140,7 +145,9 @@ def test_new_samples_join_a_fitted_kernel():
     assert other.K is K
     with pytest.raises(ValueError, match="X\\[0\\] is 45"):
         kernel([45])
-    with pytest.raises(ValueError, match="eigenvalue"):  # whoever takes the matrix as it is gets the checks
+    with pytest.raises(
+        ValueError, match="eigenvalue"
+    ):  # whoever takes the matrix as it is gets the checks
         Precomputed(kernel.K).fit(ROWS)
 
 
@@ -206,7 +213,9 @@ def test_search_over_a_stack_of_matrices_copies_none():
     stack = [Counted(noise), Counted(K), Counted(K.astype(np.float32))]
     search = GridSearchCV(SVC(), {"kernel": stack, "C": [0.1, 1.0]}, cv=4).fit(ROWS, y)
     assert search.best_params_["kernel"] is not stack[0]
-    assert {id(p["kernel"].K) for p in search.cv_results_["params"]} == {id(kernel.K) for kernel in stack}
+    assert {id(p["kernel"].K) for p in search.cv_results_["params"]} == {
+        id(kernel.K) for kernel in stack
+    }
     assert any(search.best_estimator_.kernel.K is kernel.K for kernel in stack)
     assert len(Counted.checks) == 3  # one per matrix, for 24 fits and the last
     assert search.predict(ROWS[:3]).shape == (3,)

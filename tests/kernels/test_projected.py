@@ -8,7 +8,15 @@ from numpy.testing import assert_allclose
 from scipy import sparse
 from sklearn.base import clone
 
-from kernelmosaic.kernels import Correlation, Gaussian, Linear, Polynomial, Projected, Rescaled, Spectrum
+from kernelmosaic.kernels import (
+    Correlation,
+    Gaussian,
+    Linear,
+    Polynomial,
+    Projected,
+    Rescaled,
+    Spectrum,
+)
 
 RNG = np.random.RandomState(0)
 X = RNG.normal(size=(11, 4)) * [3.0, 1.0, 2.0, 0.5] + 0.7
@@ -81,7 +89,9 @@ def test_it_starts_at_the_principal_directions():
 def test_it_may_start_at_random_orthonormal_directions():
     W = Projected(Linear(), 2, init="random").fit(X).W_
     assert_allclose(W.T @ W, np.eye(2), atol=1e-12)
-    assert_allclose(W, Projected(Linear(), 2, init="random").fit(X + 100.0 * X**2).W_)  # whatever the samples are
+    assert_allclose(
+        W, Projected(Linear(), 2, init="random").fit(X + 100.0 * X**2).W_
+    )  # whatever the samples are
     kernel = Projected(Linear(), 2, random_state=1, init="random").fit(X)
     assert not np.allclose(kernel.W_, W)
     first, second = (kernel.start(np.random.RandomState(seed), alone=True) for seed in (0, 1))
@@ -109,7 +119,9 @@ def test_wrong_parameters_are_named():
 
 
 def test_rescaled_kernels_have_a_width_of_their_own():
-    with pytest.raises(TypeError, match=r"kernel=Spectrum\(.*give Gaussian, Laplacian, Linear or Polynomial"):
+    with pytest.raises(
+        TypeError, match=r"kernel=Spectrum\(.*give Gaussian, Laplacian, Linear or Polynomial"
+    ):
         Rescaled(Spectrum(), np.ones(4)).fit(X)
 
 

@@ -1,4 +1,5 @@
-"""Kernels between strings: bad input, odd alphabets, and alignment against a naive dynamic program."""
+"""Kernels between strings: bad input, odd alphabets, and alignment against a naive dynamic
+program."""
 
 from __future__ import annotations
 
@@ -46,7 +47,9 @@ def test_bad_samples_are_named(kernel, X, error, message):
             use(X)
 
 
-@pytest.mark.parametrize("alphabet", ["AB", "ACGT", "αβγδ", "a\U0001f600\U0001f601", "\x01\x7f\xff"])
+@pytest.mark.parametrize(
+    "alphabet", ["AB", "ACGT", "αβγδ", "a\U0001f600\U0001f601", "\x01\x7f\xff"]
+)
 @pytest.mark.parametrize("length", [1, 2, 5, 40])
 def test_spectrum_of_any_alphabet_and_length(alphabet, length):
     X = strings(alphabet, [1, 3, 45, 60, 60])
@@ -69,7 +72,10 @@ def test_strings_shorter_than_the_words_have_none():
 
 @pytest.mark.parametrize("value", [0, -2, 1.0, True, "3", None])
 def test_bad_word_lengths_are_named(value):
-    for kernel, name in ((Spectrum(length=value), "length"), (WeightedDegree(degree=value), "degree")):
+    for kernel, name in (
+        (Spectrum(length=value), "length"),
+        (WeightedDegree(degree=value), "degree"),
+    ):
         for use in (kernel.fit, kernel, kernel.diag):
             with pytest.raises(ValueError, match=f"{name}="):
                 use(["ACGT"])
@@ -117,7 +123,10 @@ def test_weighted_degree_of_many_strings_enters_no_more_functions_than_that_of_f
 @pytest.mark.parametrize(
     ("matrix", "table", "gaps"),
     [
-        *(("nuc44", naive.NUC44, gaps) for gaps in ((11, 1), (5, 5), (3, 0), (0, 0), (2, 1), (10**9, 10**9))),
+        *(
+            ("nuc44", naive.NUC44, gaps)
+            for gaps in ((11, 1), (5, 5), (3, 0), (0, 0), (2, 1), (10**9, 10**9))
+        ),
         *(("blosum62", naive.BLOSUM62, gaps) for gaps in ((11, 1), (3, 0), (2, 2))),
     ],
 )
@@ -139,7 +148,9 @@ def test_more_strings_than_are_aligned_at_once(n_threads, monkeypatch):
     monkeypatch.setattr("kernelmosaic.kernels.strings._threads", lambda cells: n_threads)
     X, Y = strings("ACGT", rng.randint(1, 8, size=70)), strings("ACGT", rng.randint(1, 8, size=40))
     kernel = SmithWaterman("nuc44", 3, 1)
-    expected = np.array(naive.block(lambda x, z: naive.alignment_score(x, z, naive.NUC44, 3, 1), X + Y, X))
+    expected = np.array(
+        naive.block(lambda x, z: naive.alignment_score(x, z, naive.NUC44, 3, 1), X + Y, X)
+    )
     assert_array_equal(kernel._scores(X), expected[:70])
     assert_array_equal(kernel._scores(Y, X), expected[70:])
 
@@ -150,27 +161,38 @@ def test_scores_at_the_end_of_16_bits(length):
 
 
 def test_a_gap_of_32768_is_beyond_16_bits():
-    assert_array_equal(SmithWaterman("nuc44", 2**15, 2**15)._scores(["ACGT" * 1000, "CGT"])[1], [15, 15])
+    assert_array_equal(
+        SmithWaterman("nuc44", 2**15, 2**15)._scores(["ACGT" * 1000, "CGT"])[1], [15, 15]
+    )
 
 
 def test_substitution_tables():
     from kernelmosaic.kernels.strings import _substitution, _tables
 
-    names = {*(f"blosum{k}" for k in (*range(30, 95, 5), 62, 100, "n")), *(f"pam{k}" for k in range(10, 501, 10))}
+    names = {
+        *(f"blosum{k}" for k in (*range(30, 95, 5), 62, 100, "n")),
+        *(f"pam{k}" for k in range(10, 501, 10)),
+    }
     assert set(_tables()) == names | {"nuc44", "dnafull"}
     for name in _tables():
         letters, table = _substitution(name)
         scores, unknown = table[:, :-1], letters.index("*")
         assert_array_equal(scores, scores.T)
-        assert set(letters) >= set("ACGT" if name in ("nuc44", "dnafull") else "ACDEFGHIKLMNPQRSTVWY")
+        assert set(letters) >= set(
+            "ACGT" if name in ("nuc44", "dnafull") else "ACDEFGHIKLMNPQRSTVWY"
+        )
         own = scores.diagonal()[: 4 if name in ("nuc44", "dnafull") else 20]
         assert own.min() > 0
         # As distributed: * has the lowest score with all.
         others = np.delete(scores[unknown], unknown)
         assert_array_equal(others, scores.min())
         assert scores[unknown, unknown] == (scores.min() if name in ("nuc44", "dnafull") else 1)
-    # Compared figure by figure with EMBOSS 6.6, Biopython 1.88 and Bioconductor's Biostrings 2.66; the sum is of these.
-    assert zlib.crc32(" ".join(" ".join([name, *words]) for name, words in _tables().items()).encode()) == 0xC1BAC625
+    # Compared figure by figure with EMBOSS 6.6, Biopython 1.88 and Bioconductor's Biostrings 2.66;
+    # the sum is of these.
+    assert (
+        zlib.crc32(" ".join(" ".join([name, *words]) for name, words in _tables().items()).encode())
+        == 0xC1BAC625
+    )
 
 
 @pytest.mark.parametrize(
@@ -200,7 +222,8 @@ def test_scores_of_two_letters(matrix, pair, score):
 
 
 def test_raw_scores_are_no_kernel_but_this_is():
-    # The halves swapped: each long string is the sum of the short ones, yet only one half of theirs can be aligned.
+    # The halves swapped: each long string is the sum of the short ones, yet only one half of theirs
+    # can be aligned.
     X = ["WWWWDDDD", "DDDDWWWW", "WWWW", "DDDD"]
     kernel = SmithWaterman().fit(X)
     assert np.linalg.eigvalsh(kernel.features_)[0] < -1e-3

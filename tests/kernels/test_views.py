@@ -81,7 +81,9 @@ def test_what_is_no_list_of_kernels_is_refused_by_place(kernels, error, words):
 )
 def test_a_kernel_by_its_name_is_told_what_to_write(given, instead):
     for kernels in (given, [given], [("a", given)], [Linear(), ("a", given, [0])]):
-        with pytest.raises(TypeError, match=rf"kernels.*{re.escape(repr(given))}.*{re.escape(instead)}"):
+        with pytest.raises(
+            TypeError, match=rf"kernels.*{re.escape(repr(given))}.*{re.escape(instead)}"
+        ):
             read_kernels(kernels)
     with pytest.raises(TypeError, match=re.escape(instead)):
         per_column(given)
@@ -89,12 +91,16 @@ def test_a_kernel_by_its_name_is_told_what_to_write(given, instead):
 
 def test_names_of_columns_that_a_scaler_dropped():
     names = [f"x{i}" for i in range(76)]
-    with pytest.raises(ValueError, match=r"kernel 'a': columns \['x0', .*, … and 71 more\]") as caught:
+    with pytest.raises(
+        ValueError, match=r"kernel 'a': columns \['x0', .*, … and 71 more\]"
+    ) as caught:
         lay_specs(read_kernels([("a", Linear(), names)]), np.zeros((3, 76)))
     assert 'StandardScaler().set_output(transform="pandas")' in str(caught.value)
     assert len(str(caught.value)) < 400
     with pytest.raises(ValueError, match=r"kernel 'a': .*set_output\(transform="):
-        lay_specs(read_kernels([("a", Linear(), make_column_selector(pattern="x"))]), np.zeros((3, 76)))
+        lay_specs(
+            read_kernels([("a", Linear(), make_column_selector(pattern="x"))]), np.zeros((3, 76))
+        )
 
 
 def test_names_of_columns_that_are_not_there_are_listed_with_those_that_are():
@@ -123,13 +129,17 @@ def test_columns_mean_what_they_mean_in_a_column_transformer(columns):
     listed = [columns] if isinstance(columns, str | int) else columns
     expected = ColumnTransformer([("k", "passthrough", listed)]).fit_transform(FRAME)
     np.testing.assert_array_equal(take_columns(X, tile.columns), expected)
-    np.testing.assert_array_equal(take_columns(sparse.csr_matrix(X), tile.columns).toarray(), expected)
+    np.testing.assert_array_equal(
+        take_columns(sparse.csr_matrix(X), tile.columns).toarray(), expected
+    )
 
 
 @pytest.mark.parametrize("columns", CHOICES)
 def test_arrays_sparse_matrices_and_polars_frames_too(columns):
     tables = [X, sparse.csr_matrix(X), pl.DataFrame(X, schema=list("abcd"))]
-    specs = [lay_specs(read_kernels([("k", Linear(), columns)]), table)[0] for table in [FRAME, *tables]]
+    specs = [
+        lay_specs(read_kernels([("k", Linear(), columns)]), table)[0] for table in [FRAME, *tables]
+    ]
     for tile in specs[1:]:
         np.testing.assert_array_equal(tile.columns, specs[0].columns)
 

@@ -1,4 +1,5 @@
-"""Small random fits that rounding makes hard: huge and tiny scales, offsets, heavy tails, copies, C up to 1e9."""
+"""Small random fits that rounding makes hard: huge and tiny scales, offsets, heavy tails, copies, C
+up to 1e9."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ _FORMULATIONS = ["newton", "silp", "qcqp", "sdp", "sdp_approximate", "kim"]
 
 
 def draw(seed: int) -> tuple[Any, np.ndarray, np.ndarray | None]:
-    """Return an estimator, samples and targets (None for one-class machines), drawn from the seed alone."""
+    """Return an estimator, samples and targets (None for one-class machines), drawn from the seed
+    alone."""
     rng = np.random.RandomState(seed)
     n, d = int(rng.choice([6, 8, 12, 20, 30, 45, 60])), int(rng.choice([1, 2, 3, 6]))
     X = rng.standard_t(rng.choice([1, 2, 30]), size=(n, d))
@@ -31,20 +33,26 @@ def draw(seed: int) -> tuple[Any, np.ndarray, np.ndarray | None]:
     X = _spoiled(rng, X, y)
     kernels = _kernels(rng)
     C = float(10.0 ** rng.uniform(-3, 9))
-    p: dict[str, Any] = {"normalize": rng.choice(np.array([None, "trace", "diagonal", "centered"], dtype=object))}
+    p: dict[str, Any] = {
+        "normalize": rng.choice(np.array([None, "trace", "diagonal", "centered"], dtype=object))
+    }
     norm = rng.choice(np.array([1, 1, 1, 2, 1.5, 3], dtype=object))
     tol = float(rng.choice([1e-3, 1e-3, 1e-6, 1e-9]))
     if rng.rand() < 0.5:
         p["tol"] = tol
     if name in ("MKLRegressor", "LocalizedMKLRegressor", "MKLSurvival"):
-        y = X[:, 0] / (np.abs(X[:, 0]).max() + 1e-300) + 0.1 * rng.standard_t(rng.choice([1, 30]), size=n)
+        y = X[:, 0] / (np.abs(X[:, 0]).max() + 1e-300) + 0.1 * rng.standard_t(
+            rng.choice([1, 30]), size=n
+        )
         y = y * 10.0 ** rng.choice([-6, 0, 0, 6]) + rng.choice([0, 0, 1e6])
     _choose_solver(rng, name, p, norm, n, classes)
     _choose_machine(rng, name, p, C, y)
     if p.get("solver") == "kim":
         y = np.arange(n) % 2
     if name == "MKLSurvival":
-        y = np.stack([np.abs(y) + 1e-3 * (np.abs(y).max() + 1e-9), (rng.rand(n) < 0.7).astype(float)], axis=1)
+        y = np.stack(
+            [np.abs(y) + 1e-3 * (np.abs(y).max() + 1e-9), (rng.rand(n) < 0.7).astype(float)], axis=1
+        )
         y[:2, 1] = 1
     estimator = getattr(km, name)
     known = estimator().get_params()
@@ -70,7 +78,9 @@ def _kernels(rng: np.random.RandomState) -> list[Any]:
     return [*kernels, kernels[0]] if rng.rand() < 0.3 else kernels
 
 
-def _choose_solver(rng: np.random.RandomState, name: str, p: dict[str, Any], norm: Any, n: int, classes: int) -> None:
+def _choose_solver(
+    rng: np.random.RandomState, name: str, p: dict[str, Any], norm: Any, n: int, classes: int
+) -> None:
     if name in ("MKLClassifier", "MKLRegressor", "MKLOneClass", "MKLSurvival"):
         last = "sdp" if n <= 20 else "newton"
         solvers = ["newton", "newton", "silp", "reduced_gradient", "reduced_gradient", "qcqp", last]
@@ -88,13 +98,17 @@ def _choose_solver(rng: np.random.RandomState, name: str, p: dict[str, Any], nor
         p["step"] = str(rng.choice(["lbfgs", "armijo"]))
 
 
-def _choose_machine(rng: np.random.RandomState, name: str, p: dict[str, Any], C: float, y: np.ndarray) -> None:
+def _choose_machine(
+    rng: np.random.RandomState, name: str, p: dict[str, Any], C: float, y: np.ndarray
+) -> None:
     if name in ("MKLClassifier", "MKLRegressor", "LocalizedMKLClassifier", "LocalizedMKLRegressor"):
         p["slack"] = int(rng.choice([1, 1, 2]))
     p["C"] = p["kappa"] = C
     if "Regressor" in name:
         p["loss"] = str(rng.choice(["epsilon", "epsilon", "huber", "squared"]))
-        p["epsilon"] = float(rng.choice([0.1, 1e-3, 0.5]) * (np.abs(y).max() if rng.rand() < 0.5 else 1))
+        p["epsilon"] = float(
+            rng.choice([0.1, 1e-3, 0.5]) * (np.abs(y).max() if rng.rand() < 0.5 else 1)
+        )
         p["slack"] = 1 if p["loss"] != "epsilon" else p["slack"]
     if "OneClass" in name:
         p["nu"], p["slack"] = float(rng.uniform(0.01, 1)), int(rng.choice([1, 2]))

@@ -1,15 +1,24 @@
-"""Linear kernels of single columns, whose machine has many solutions at the best weights, and their exact optimum."""
+"""Linear kernels of single columns, whose machine has many solutions at the best weights, and their
+exact optimum."""
 
 from __future__ import annotations
 
 import numpy as np
 from scipy import sparse
 
-KINDS = ("independent", "correlated", "counts", "duplicated", "nearly duplicated", "more columns than rows")
+KINDS = (
+    "independent",
+    "correlated",
+    "counts",
+    "duplicated",
+    "nearly duplicated",
+    "more columns than rows",
+)
 
 
 def draw_columns(seed: int, kind: str, n: int = 60) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return columns with mean zero and variance one, the labels ±1 and the numbers that some of them predict."""
+    """Return columns with mean zero and variance one, the labels ±1 and the numbers that some of
+    them predict."""
     rng = np.random.default_rng([seed, KINDS.index(kind)])
     m = 80 if kind == "more columns than rows" else 30
     X = rng.normal(size=(n, m))
@@ -29,9 +38,14 @@ def draw_columns(seed: int, kind: str, n: int = 60) -> tuple[np.ndarray, np.ndar
 
 
 def primal_optimum(
-    X: np.ndarray, y: np.ndarray, C: float, epsilon: float | None = None, penalties: np.ndarray | None = None
+    X: np.ndarray,
+    y: np.ndarray,
+    C: float,
+    epsilon: float | None = None,
+    penalties: np.ndarray | None = None,
 ) -> float:
-    """Return min ½ (Σ d_m |w_m|)² + C Σ losses of w and b, by Clarabel on this quadratic program of the columns.
+    """Return min ½ (Σ d_m |w_m|)² + C Σ losses of w and b, by Clarabel on this quadratic program of
+    the columns.
 
     The losses are those of a support vector machine, or with ε those of support vector regression.
     """
@@ -43,7 +57,9 @@ def primal_optimum(
     n_variables = 2 * m + 2 + n
     excess = sparse.hstack([sparse.csc_matrix((n, 2 * m + 2)), sparse.eye(n)])
     outputs = sparse.hstack([X, -X, np.ones((n, 1)), sparse.csc_matrix((n, n + 1))])
-    norm = sparse.hstack([d[np.newaxis], d[np.newaxis], np.array([[0.0, -1.0]]), sparse.csc_matrix((1, n))])
+    norm = sparse.hstack(
+        [d[np.newaxis], d[np.newaxis], np.array([[0.0, -1.0]]), sparse.csc_matrix((1, n))]
+    )
     if epsilon is None:
         above, right = [-(sparse.diags(y) @ outputs + excess)], [-np.ones(n)]
     else:

@@ -23,7 +23,8 @@ KINDS = tuple(MACHINES)
 
 
 def make_kernels(rng, n, P):
-    """Return samples, and linear and Gaussian kernels of many widths on pairs of their columns, mean diagonal one."""
+    """Return samples, and linear and Gaussian kernels of many widths on pairs of their columns,
+    mean diagonal one."""
     X = rng.standard_normal((n, 4))
     Ks = np.empty((P, n, n))
     for m in range(P):

@@ -1,4 +1,5 @@
-"""The learners that hand the whole problem to an interior-point solver, and the conic programs beneath them."""
+"""The learners that hand the whole problem to an interior-point solver, and the conic programs
+beneath them."""
 
 from __future__ import annotations
 
@@ -41,7 +42,8 @@ def test_any_sign_against_a_grid_of_two_kernels(kind):
         Ks, machine, _ = make_problem(kind, seed, n=12, P=3)
         Ks = Ks[1:]
         found = learn(SDP, Ks, machine)
-        # Σ η = 1 leaves one number; beyond the ends of its range the combined matrix is not positive semi-definite.
+        # Σ η = 1 leaves one number; beyond the ends of its range the combined matrix is not
+        # positive semi-definite.
         line = np.linspace(-1.5, 2.5, 81)
         usable = [s for s in line if np.linalg.eigvalsh(s * Ks[0] + (1 - s) * Ks[1]).min() >= 0]
         values = [machine.solve(s * Ks[0] + (1 - s) * Ks[1], tol=1e-7).objective for s in usable]
@@ -70,7 +72,9 @@ def test_estimator_predicts_with_negative_weights():
     assert model.weights_.min() < -1e-3
     assert model.weights_.sum() == pytest.approx(1.0)
     K = model.kernel_matrix(X, X[model.support_])
-    assert_allclose(model.decision_function(X), K @ model.dual_coef_[0] + model.intercept_, atol=1e-8)
+    assert_allclose(
+        model.decision_function(X), K @ model.dual_coef_[0] + model.intercept_, atol=1e-8
+    )
     assert model.score(X, y) > 0.9
     assert model.objective_ <= MKLClassifier(kernels, C=10.0).fit(X, y).objective_
 
@@ -99,7 +103,9 @@ def test_largest_eigenvalue_as_a_conic_program():
     M = rng.standard_normal((4, 4))
     M = M + M.T
     model = ConicProgram(np.ones(1), np.zeros(1))
-    block = model.require("semidefinite", -pack_symmetric(np.eye(4))[:, np.newaxis], -pack_symmetric(M))
+    block = model.require(
+        "semidefinite", -pack_symmetric(np.eye(4))[:, np.newaxis], -pack_symmetric(M)
+    )
     solution = model.solve()
     assert solution.has_point
     assert solution.x[0] == pytest.approx(np.linalg.eigvalsh(M).max(), abs=1e-6)
@@ -131,7 +137,9 @@ def break_clarabel(monkeypatch, status):
 
 @pytest.mark.parametrize("solver", ["qcqp", "sdp"])
 @pytest.mark.parametrize("status", ["DualInfeasible", "InsufficientProgress"])
-def test_where_the_conic_solver_breaks_down_the_fit_warns_with_an_honest_gap(monkeypatch, solver, status):
+def test_where_the_conic_solver_breaks_down_the_fit_warns_with_an_honest_gap(
+    monkeypatch, solver, status
+):
     rng = np.random.RandomState(0)
     X = rng.standard_normal((16, 2))
     y = (X[:, 0] + 0.3 * rng.standard_normal(16) > 0).astype(int)
@@ -146,7 +154,8 @@ def test_where_the_conic_solver_breaks_down_the_fit_warns_with_an_honest_gap(mon
 
 
 def test_kernels_that_are_all_zero_leave_the_machine_without_them():
-    # Centred, a constant column is nothing. Without a kernel the best there is is the constant of the larger class.
+    # Centred, a constant column is nothing. Without a kernel the best there is is the constant of
+    # the larger class.
     X, y = np.ones((9, 2)), np.repeat([0, 1], [3, 6])
     model = MKLClassifier([Linear(), Linear()], C=2.0, normalize="centered", solver="sdp").fit(X, y)
     assert model.objective_ == pytest.approx(2.0 * 2.0 * 3)

@@ -51,14 +51,23 @@ def test_given_weights_combine_the_kernels_once_for_all_classes():
     [
         ({"solver": "simplex"}, "solver='simplex': choose one of 'newton', 'reduced_gradient'"),
         ({"solver": None}, "solver=None"),
-        ({"solver": "silp", "norm": 2}, "solver='silp' supports norm=1, not norm=2; use solver='newton'"),
+        (
+            {"solver": "silp", "norm": 2},
+            "solver='silp' supports norm=1, not norm=2; use solver='newton'",
+        ),
         ({"solver": "qcqp", "norm": 1.5}, "solver='qcqp' supports norm=1, not norm=1.5"),
-        ({"solver": "silp", "norm": 1.5}, "solver='silp' supports norm=1, not norm=1.5; use solver="),
+        (
+            {"solver": "silp", "norm": 1.5},
+            "solver='silp' supports norm=1, not norm=1.5; use solver=",
+        ),
         ({"norm": 0.5}, "norm=0.5"),
         ({"norm": "l1"}, "norm='l1': give 1 .*, or a finite number above 1"),
         ({"norm": "elastic"}, "norm='elastic': give 1 .*, or a finite number above 1"),
         ({"norm": 1.5, "learns_C": True}, "C='learn' needs norm=1, not norm=1.5"),
-        ({"solver": "easymkl", "easymkl_lambda": 0.0}, "easymkl_lambda=0.0: give a number above 0, .* up to 1"),
+        (
+            {"solver": "easymkl", "easymkl_lambda": 0.0},
+            "easymkl_lambda=0.0: give a number above 0, .* up to 1",
+        ),
         ({"solver": "easymkl", "easymkl_lambda": 1.5}, "easymkl_lambda=1.5"),
         ({"solver": "easymkl", "easymkl_lambda": "even"}, "easymkl_lambda='even'"),
         ({"max_iter": 0}, "max_iter=0"),
@@ -78,30 +87,40 @@ def test_the_lambda_of_easymkl_reaches_the_weights():
     even = MKLClassifier(solver="easymkl", easymkl_lambda=1.0).fit(X, Y)
     # At 1 the mixtures are the means of the classes.
     mixtures = np.where(Y == 1, 1.0 / np.sum(Y == 1), -1.0 / np.sum(Y != 1))
-    shares = [mixtures @ MKLClassifier(weights=w).fit(X, Y).kernel_matrix(X) @ mixtures for w in np.eye(5)]
+    shares = [
+        mixtures @ MKLClassifier(weights=w).fit(X, Y).kernel_matrix(X) @ mixtures for w in np.eye(5)
+    ]
     np.testing.assert_allclose(even.weights_, np.divide(shares, np.sum(shares)), atol=1e-12)
     default = MKLClassifier(solver="easymkl").fit(X, Y).weights_
     assert np.abs(even.weights_ - default).max() > 0.01
 
 
 def test_estimators_pass_refusals_on():
-    with pytest.raises(ValueError, match="solver='easymkl' supports machines with the labels of two classes, not SVR"):
+    with pytest.raises(
+        ValueError,
+        match="solver='easymkl' supports machines with the labels of two classes, not SVR",
+    ):
         MKLRegressor(solver="easymkl").fit(X, X[:, 0])
-    with pytest.raises(ValueError, match="solver='alignment' supports machines with targets, not OneClass"):
+    with pytest.raises(
+        ValueError, match="solver='alignment' supports machines with targets, not OneClass"
+    ):
         MKLOneClass(solver="alignment").fit(X)
 
 
 @pytest.mark.parametrize("solver", ["newton", "reduced_gradient", "silp"])
 def test_stopping_early_warns_with_the_gap_reached(solver):
     model = MKLClassifier(solver=solver, max_iter=1, tol=1e-9)
-    with pytest.warns(ConvergenceWarning, match=r"relative duality gap of .*, above tol=1e-09: raise max_iter"):
+    with pytest.warns(
+        ConvergenceWarning, match=r"relative duality gap of .*, above tol=1e-09: raise max_iter"
+    ):
         model.fit(X, Y)
     assert model.duality_gap_ > 1e-9
 
 
 @pytest.mark.parametrize("solver", sorted(SOLVERS))
 def test_estimator_with_every_solver(solver):
-    # Of 30 samples at C = 1, the semi-definite program is too badly conditioned for one in four last-bit copies of X.
+    # Of 30 samples at C = 1, the semi-definite program is too badly conditioned for one in four
+    # last-bit copies of X.
     few, C = (slice(0, 30), 0.1) if solver == "sdp" else (slice(None), 1.0)
     model = MKLClassifier(solver=solver, C=C).fit(X[few], Y[few])
     assert model.duality_gap_ <= model.tol

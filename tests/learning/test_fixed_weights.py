@@ -1,4 +1,5 @@
-"""Kernels that do not compete: their weights stay, the others are learned beside them, and the gap is that of both."""
+"""Kernels that do not compete: their weights stay, the others are learned beside them, and the gap
+is that of both."""
 
 from __future__ import annotations
 
@@ -30,12 +31,20 @@ X = RNG.standard_normal((60, 6))
 TARGET = X[:, 0] + np.sin(2 * X[:, 2]) + 0.3 * RNG.standard_normal(60)
 CLASSES = (TARGET > 0).astype(int)
 TIMES = np.column_stack([RNG.rand(60) < 0.7, np.exp(TARGET)])
-KERNELS = [("clinical", Linear(), [0, 1]), ("a", Gaussian(), [2, 3]), ("b", Gaussian(), [4, 5]), ("c", Polynomial(2))]
+KERNELS = [
+    ("clinical", Linear(), [0, 1]),
+    ("a", Gaussian(), [2, 3]),
+    ("b", Gaussian(), [4, 5]),
+    ("c", Polynomial(2)),
+]
 NORMS = (1, 2)
 MODELS = {
     "classifier": (MKLClassifier(KERNELS, tol=1e-6), CLASSES),
     "three classes": (MKLClassifier(KERNELS, tol=1e-5), np.digitize(TARGET, [-0.7, 0.7])),
-    "joint": (MKLClassifier(KERNELS, tol=1e-4, multi_class="joint"), np.digitize(TARGET, [-0.7, 0.7])),
+    "joint": (
+        MKLClassifier(KERNELS, tol=1e-4, multi_class="joint"),
+        np.digitize(TARGET, [-0.7, 0.7]),
+    ),
     "regressor": (MKLRegressor(KERNELS, tol=1e-6), TARGET),
     "several targets": (MKLRegressor(KERNELS, tol=1e-5), np.column_stack([TARGET, X[:, 4]])),
     "one class": (MKLOneClass([("clinical", Gaussian(), [0, 1]), *KERNELS[1:3]], tol=1e-4), None),
@@ -47,11 +56,16 @@ MODELS = {
 # Every norm with the plain machines, the others with each norm in turn.
 @pytest.mark.parametrize(
     ("name", "norm"),
-    [*product(("classifier", "regressor"), NORMS), *zip([*MODELS][1:3] + [*MODELS][4:], cycle(NORMS), strict=False)],
+    [
+        *product(("classifier", "regressor"), NORMS),
+        *zip([*MODELS][1:3] + [*MODELS][4:], cycle(NORMS), strict=False),
+    ],
 )
 def test_a_fixed_weight_stays_and_the_others_obey_their_norm(name, norm):
     model, y = MODELS[name]
-    model = type(model)(**model.get_params(deep=False) | {"norm": norm, "fixed_weights": {"clinical": 0.7}}).fit(X, y)
+    model = type(model)(
+        **model.get_params(deep=False) | {"norm": norm, "fixed_weights": {"clinical": 0.7}}
+    ).fit(X, y)
     assert model.duality_gap_ <= model.tol
     for own in np.atleast_2d(model.weights_):
         assert own[0] == 0.7
@@ -69,7 +83,8 @@ def test_the_optimum_is_that_of_a_search_over_the_other_weights(name):
     def value(share):
         return type(model)(**params | {"weights": [2.0, share, 1.0 - share]}).fit(X, y).objective_
 
-    # The objective is convex in the share: what no share nearby and none far away undercuts is the optimum.
+    # The objective is convex in the share: what no share nearby and none far away undercuts is the
+    # optimum.
     shares = found.weights_[1] + np.array([0.0, -0.3, -0.05, 0.05, 0.3])
     own, *others = (value(share) for share in shares if 0 <= share <= 1)
     assert found.objective_ == pytest.approx(own, rel=1e-5)
@@ -104,9 +119,13 @@ def test_views_have_all_of_their_kernels_fixed():
 
 
 def test_equal_weights_stand_beside_a_fixed_one():
-    model = MKLClassifier(KERNELS, weights="uniform", fixed_weights={"clinical": 2.0}).fit(X, CLASSES)
+    model = MKLClassifier(KERNELS, weights="uniform", fixed_weights={"clinical": 2.0}).fit(
+        X, CLASSES
+    )
     assert_allclose(model.weights_, [2.0, 1 / 3, 1 / 3, 1 / 3])
-    search = MKLClassifierCV(KERNELS, Cs=2, cv=2, norms=(1, "uniform"), fixed_weights={"clinical": 2.0})
+    search = MKLClassifierCV(
+        KERNELS, Cs=2, cv=2, norms=(1, "uniform"), fixed_weights={"clinical": 2.0}
+    )
     assert search.fit(X, CLASSES).weights_[0] == 2.0
 
 
@@ -119,21 +138,38 @@ def test_importance_leaves_out_fixed_kernels_too():
 def test_what_views_add_to_those_that_do_not_compete():
     model = MKLRegressor(KERNELS[:3], fixed_weights={"clinical": 0.7})
     folds = list(KFold(2).split(X))
-    found = kernel_importance(model, X, TARGET, cv=folds, n_repeats=1, base="clinical", random_state=0)
+    found = kernel_importance(
+        model, X, TARGET, cv=folds, n_repeats=1, base="clinical", random_state=0
+    )
     assert_allclose(found.gains[:, 0], 0.0)
     assert "added" in str(found)
     for k, (train, test) in enumerate(folds):
-        alone = MKLRegressor(KERNELS[:1], weights=[0.7]).fit(X[train], TARGET[train]).score(X[test], TARGET[test])
+        alone = (
+            MKLRegressor(KERNELS[:1], weights=[0.7])
+            .fit(X[train], TARGET[train])
+            .score(X[test], TARGET[test])
+        )
         for m in (1, 2):
-            both = MKLRegressor([KERNELS[0], KERNELS[m]], weights=[0.7, 1.0]).fit(X[train], TARGET[train])
-            assert found.gains[k, m] == pytest.approx(both.score(X[test], TARGET[test]) - alone, abs=5e-3)
-    with pytest.raises(ValueError, match="base: no kernel is called 'genes'; the kernels are clinical, a, b"):
+            both = MKLRegressor([KERNELS[0], KERNELS[m]], weights=[0.7, 1.0]).fit(
+                X[train], TARGET[train]
+            )
+            assert found.gains[k, m] == pytest.approx(
+                both.score(X[test], TARGET[test]) - alone, abs=5e-3
+            )
+    with pytest.raises(
+        ValueError, match="base: no kernel is called 'genes'; the kernels are clinical, a, b"
+    ):
         kernel_importance(model, X, TARGET, cv=2, base=["genes"])
 
 
 WRONG = {
     "no dict": ([1.0], {}, TypeError, "give a dict from the names of kernels"),
-    "unknown": ({"genes": 1.0}, {}, ValueError, "'genes' is not a kernel or a view; the kernels are clinical, a, b, c"),
+    "unknown": (
+        {"genes": 1.0},
+        {},
+        ValueError,
+        "'genes' is not a kernel or a view; the kernels are clinical, a, b, c",
+    ),
     "negative": (
         {"clinical": -1.0},
         {},
@@ -141,8 +177,18 @@ WRONG = {
         r"fixed_weights\['clinical'\]=-1.0: give a positive, finite number",
     ),
     "all": (dict.fromkeys("abc", 1.0) | {"clinical": 1.0}, {}, ValueError, "fixes all kernels"),
-    "given": ({"clinical": 1.0}, {"weights": np.ones(4)}, ValueError, "fixed_weights needs weights=None"),
-    "silp": ({"clinical": 1.0}, {"solver": "silp"}, ValueError, "solver='silp' supports norm=1, not norm=1 with fixed"),
+    "given": (
+        {"clinical": 1.0},
+        {"weights": np.ones(4)},
+        ValueError,
+        "fixed_weights needs weights=None",
+    ),
+    "silp": (
+        {"clinical": 1.0},
+        {"solver": "silp"},
+        ValueError,
+        "solver='silp' supports norm=1, not norm=1 with fixed",
+    ),
 }
 
 

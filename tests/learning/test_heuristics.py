@@ -1,4 +1,5 @@
-"""Weights without an optimisation over the machine: alignment with the targets, shares of the margin."""
+"""Weights without an optimisation over the machine: alignment with the targets, shares of the
+margin."""
 
 from __future__ import annotations
 
@@ -85,4 +86,6 @@ def test_margin_shares_against_a_generic_optimiser(lam):
 def test_alignment_does_not_depend_on_the_unit_of_the_kernels(unit):
     Ks, machine, d = make_problem("svr", 1)
     found = learn(Alignment, unit * Ks, machine, penalties=d)
-    assert_allclose(found.weights, learn(Alignment, Ks, machine, penalties=d).weights, rtol=1e-6, atol=1e-9)
+    assert_allclose(
+        found.weights, learn(Alignment, Ks, machine, penalties=d).weights, rtol=1e-6, atol=1e-9
+    )

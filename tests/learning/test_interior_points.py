@@ -1,4 +1,5 @@
-"""Kernels whose machine has many solutions: steps on the weights meet kinks there, and interior points take over."""
+"""Kernels whose machine has many solutions: steps on the weights meet kinks there, and interior
+points take over."""
 
 from __future__ import annotations
 
@@ -54,8 +55,12 @@ def test_kernels_of_single_columns_reach_tol_at_every_C(kind, C):
 @pytest.mark.parametrize("C", [10.0, later(300.0)])
 def test_solvers_of_the_papers_reach_tol_too(solver, C):
     X, labels, _ = draw_columns(0, "correlated")
-    model = fit_converged(MKLClassifier([per_column(Linear())], C=C, solver=solver, normalize=None), X, labels)
-    reference = fit_converged(MKLClassifier([per_column(Linear())], C=C, normalize=None, tol=1e-6), X, labels)
+    model = fit_converged(
+        MKLClassifier([per_column(Linear())], C=C, solver=solver, normalize=None), X, labels
+    )
+    reference = fit_converged(
+        MKLClassifier([per_column(Linear())], C=C, normalize=None, tol=1e-6), X, labels
+    )
     assert model.objective_ == pytest.approx(reference.objective_, rel=1.01e-3)
     assert model.n_iter_ <= model.max_iter
 
@@ -64,7 +69,9 @@ def test_penalties_and_a_small_tol():
     pytest.importorskip("clarabel")
     X, labels, _ = draw_columns(1, "correlated")
     d = np.random.default_rng(0).uniform(0.5, 2.0, X.shape[1])
-    model = fit_converged(MKLClassifier([per_column(Linear())], penalties=d, normalize=None, tol=1e-6), X, labels)
+    model = fit_converged(
+        MKLClassifier([per_column(Linear())], penalties=d, normalize=None, tol=1e-6), X, labels
+    )
     assert model.objective_ == pytest.approx(primal_optimum(X, labels, 1.0, penalties=d), rel=2e-6)
 
 
@@ -80,7 +87,10 @@ def test_every_class_against_the_others():
 
 def test_solver_names_what_found_the_weights():
     X, labels, _ = draw_columns(0, "correlated")
-    assert fit_converged(MKLClassifier([per_column(Linear())], C=10.0), X, labels).solver_ == "interior_points"
+    assert (
+        fit_converged(MKLClassifier([per_column(Linear())], C=10.0), X, labels).solver_
+        == "interior_points"
+    )
     assert fit_converged(MKLClassifier(norm=2), X, labels).solver_ == "newton"
     assert fit_converged(MKLClassifier(weights="uniform"), X, labels).solver_ is None
     with pytest.warns(ConvergenceWarning, match="raise max_iter"):
@@ -88,7 +98,7 @@ def test_solver_names_what_found_the_weights():
     assert not stopped.converged_
 
 
-# The path itself: against its own certificate, for every machine with a box and kernels of any rank -------------------
+# The path itself: against its own certificate, for every machine with a box and kernels of any rank
 
 
 def draw_machine(kind, labels, targets):
@@ -103,7 +113,9 @@ def draw_machine(kind, labels, targets):
     return SVC(labels, 10.0)
 
 
-@pytest.mark.parametrize("kind", ["labels", "numbers", "squared slack", "weights of samples", "one class"])
+@pytest.mark.parametrize(
+    "kind", ["labels", "numbers", "squared slack", "weights of samples", "one class"]
+)
 @pytest.mark.parametrize("rank", [1, later(3), "full"])
 def test_the_path_ends_at_the_optimum_of_weights_and_machine(kind, rank):
     X, labels, targets = draw_columns(3, "correlated", n=40)
@@ -115,7 +127,9 @@ def test_the_path_ends_at_the_optimum_of_weights_and_machine(kind, rank):
     if kind == "one class":
         Ks = Ks + 1.0
     machine = draw_machine(kind, labels, targets)
-    problem = make_problem(machine, StoredStack(Ks), LearnerOptions(SumNorm(), np.ones(len(Ks))), Start())
+    problem = make_problem(
+        machine, StoredStack(Ks), LearnerOptions(SumNorm(), np.ones(len(Ks))), Start()
+    )
     end = successor_of(problem).path().follow(1e-7, 60)
     assert end.gap <= 1e-7
     assert end.theta.min() > 0
@@ -131,7 +145,9 @@ def test_weights_that_are_kept_stay_what_they_are():
     kept = np.full(30, np.nan)
     kept[3], kept[7] = 0.5, 0.0
     options = LearnerOptions(BesideFixed(SumNorm(), kept), np.ones(30))
-    problem = make_problem(SVC(labels, 10.0), StoredStack(X.T[:, :, np.newaxis] * X.T[:, np.newaxis]), options, Start())
+    problem = make_problem(
+        SVC(labels, 10.0), StoredStack(X.T[:, :, np.newaxis] * X.T[:, np.newaxis]), options, Start()
+    )
     end = successor_of(problem).path().follow(1e-7, 60)
     assert end.gap <= 1e-7
     assert end.theta[3] == 0.5
@@ -139,12 +155,13 @@ def test_weights_that_are_kept_stay_what_they_are():
     assert np.delete(end.theta, [3, 7]).sum() == pytest.approx(1.0)
 
 
-# Kernels of few features ----------------------------------------------------------------------------------------------
+# Kernels of few features --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("n_free", [3, 6, 7])
 def test_free_samples_keep_their_digits_where_features_are_few(n_free):
-    # The rows of free samples grow without bound towards the end of a path; rotated, so that no feature is alone.
+    # The rows of free samples grow without bound towards the end of a path; rotated, so that no
+    # feature is alone.
     rng = np.random.default_rng(0)
     V = np.linalg.qr(rng.normal(size=(7, 7)))[0][:n_free]
     B = np.vstack([1e7 * V, np.zeros((40 - n_free, 7))])
@@ -180,7 +197,8 @@ def test_kernels_in_factors():
 
 
 def test_regression_at_a_large_C_reaches_tol():
-    # Few columns beside the samples: steps once ended at a gap of 0.01, where digits of free samples were lost.
+    # Few columns beside the samples: steps once ended at a gap of 0.01, where digits of free
+    # samples were lost.
     rng = np.random.default_rng(0)
     X = rng.normal(size=(80, 15)) + 0.7 * rng.normal(size=(80, 1))
     X = np.column_stack([X, X + 1e-5 * rng.normal(size=X.shape)])
@@ -189,7 +207,7 @@ def test_regression_at_a_large_C_reaches_tol():
     assert model.solver_ == "interior_points"
 
 
-# More samples than a block of free ones may have ----------------------------------------------------------------------
+# More samples than a block of free ones may have --------------------------------------------------
 
 
 @pytest.mark.parametrize("is_factored", [True, False])
@@ -208,9 +226,13 @@ def test_many_samples_reach_tol_where_the_memory_has_room(is_factored):
 def test_what_is_too_large_for_interior_points_says_what_to_do():
     X, labels, _ = draw_columns(0, "nearly duplicated", n=60)
     Ks = np.concatenate([X.T[:, :, np.newaxis] * X.T[:, np.newaxis], 1e-3 * np.eye(60)[np.newaxis]])
-    learner = Newton(LearnerOptions(SumNorm(), np.ones(len(Ks)), most_free=50, most_path_samples=50))
+    learner = Newton(
+        LearnerOptions(SumNorm(), np.ones(len(Ks)), most_free=50, most_path_samples=50)
+    )
     learned = learner.learn(StoredStack(Ks), SVC(labels, 1000.0))
     assert learned.gap > 0.1
-    fit = SimpleNamespace(learned=[learned], learner=learner, task=None, recipe=SimpleNamespace(tol=1e-3))
+    fit = SimpleNamespace(
+        learned=[learned], learner=learner, task=None, recipe=SimpleNamespace(tol=1e-3)
+    )
     warning = WeightMethod(Parameters(), 1e-3).warning(fit, 100)
     assert re.search(r"matrices of 60 samples, .* use fewer kernels, fewer samples", warning)

@@ -24,14 +24,20 @@ from tests.reference.conic import solve_mkl_conic
 def noisy(seed, n=40, P=5):
     rng = np.random.RandomState(seed)
     X, Ks = make_kernels(rng, n, P)
-    return Ks, np.where(np.sin(2 * X[:, 0]) + 0.5 * X[:, 1] + 0.8 * rng.standard_normal(n) > 0, 1.0, -1.0)
+    return Ks, np.where(
+        np.sin(2 * X[:, 0]) + 0.5 * X[:, 1] + 0.8 * rng.standard_normal(n) > 0, 1.0, -1.0
+    )
 
 
 @pytest.mark.parametrize("weighted", [False, True])
 def test_against_a_conic_program_with_the_identity(weighted):
     for seed in range(2):
         Ks, y = noisy(seed)
-        s = np.exp(np.random.RandomState(seed).standard_normal(len(y))) if weighted else np.ones(len(y))
+        s = (
+            np.exp(np.random.RandomState(seed).standard_normal(len(y)))
+            if weighted
+            else np.ones(len(y))
+        )
         machine = SVC(y, 1.0, slack=2, sample_weight=s)
         identity = np.diag(1 / s) / np.mean(1 / s)
         optimum, eta, _ = solve_mkl_conic([*Ks, identity], HardMargin(machine.program).program)
@@ -111,7 +117,8 @@ def test_kernels_on_demand_are_worth_their_matrices():
     y = np.where(X[:, 0] + 0.2 * rng.standard_normal(40) > 0.8, 1, -1)
     kernels = [Linear(), Gaussian(1.0), Gaussian(3.0)]
     stored, computed = (
-        MKLClassifier(kernels, C="learn", slack=2, memory_budget=budget).fit(X, y) for budget in (None, 4 * 40**2)
+        MKLClassifier(kernels, C="learn", slack=2, memory_budget=budget).fit(X, y)
+        for budget in (None, 4 * 40**2)
     )
     assert computed.duality_gap_ <= 1e-3
     assert computed.objective_ == pytest.approx(stored.objective_, rel=2e-3)

@@ -1,4 +1,5 @@
-"""Newton steps on the weights: optimality where they end, descent on the way, norms above one, many kernels."""
+"""Newton steps on the weights: optimality where they end, descent on the way, norms above one, many
+kernels."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ from tests.reference.conic import solve_mkl_lp_generic
 
 
 @pytest.mark.parametrize(
-    ("learner", "kind"), [*((Newton, kind) for kind in KINDS), (ReducedGradient, "svc"), (ReducedGradient, "huber")]
+    ("learner", "kind"),
+    [*((Newton, kind) for kind in KINDS), (ReducedGradient, "svc"), (ReducedGradient, "huber")],
 )
 def test_value_never_rises_and_slopes_are_level_where_it_ends(learner, kind):
     for seed in range(2 if learner is Newton else 1):
@@ -31,7 +33,11 @@ def test_value_never_rises_and_slopes_are_level_where_it_ends(learner, kind):
         assert np.all(np.diff(values) <= 1e-9 * np.abs(values[1:])), seed
         q = slopes(Ks, found.solution.beta, d)
         level = q.max()
-        assert np.all(q[found.weights * d**2 > 1e-3] >= level * (1 - 1e-2)), (seed, q, found.weights)
+        assert np.all(q[found.weights * d**2 > 1e-3] >= level * (1 - 1e-2)), (
+            seed,
+            q,
+            found.weights,
+        )
         assert found.weights @ d**2 == pytest.approx(1.0)
 
 
@@ -57,13 +63,17 @@ def test_power_norm_with_penalties_is_that_of_scaled_kernels():
 
 @pytest.mark.parametrize("kind", ["svc", "svr", "least squares"])
 def test_the_curvature_is_the_slope_of_the_slopes(kind):
-    # ∂J/∂θ = −q, by central differences of machines solved to the last digits; the free samples stay free.
+    # ∂J/∂θ = −q, by central differences of machines solved to the last digits; the free samples
+    # stay free.
     Ks, machine, _ = make_problem(kind, 3, n=30, P=3)
     problem = MachineProblem(StoredStack(Ks), machine, options(3, tol=1e-10))
     theta, step = np.array([0.5, 0.3, 0.2]), 1e-5
     at = problem.evaluate(theta, None, 1e-13)
     H = problem.curvature(at)
-    q = [[problem.evaluate(theta + sign * step * e, None, 1e-13).q for sign in (1, -1)] for e in np.eye(3)]
+    q = [
+        [problem.evaluate(theta + sign * step * e, None, 1e-13).q for sign in (1, -1)]
+        for e in np.eye(3)
+    ]
     slopes_of_q = np.array([(above - below) / (2 * step) for above, below in q])
     assert_allclose(H, -slopes_of_q.T, rtol=1e-3, atol=1e-3 * np.abs(H).max())
 
@@ -74,7 +84,8 @@ def test_two_hundred_kernels():
     X, Ks = make_kernels(rng, n, P)
     y = np.where(np.sin(2 * X[:, 0]) + 0.5 * X[:, 1] + 0.3 * rng.standard_normal(n) > 0, 1.0, -1.0)
     found = learn(Newton, Ks, SVC(y, C=10.0), tol=1e-4)
-    # Second-order steps: about as many as for a handful of kernels, a first-order method would take hundreds.
+    # Second-order steps: about as many as for a handful of kernels, a first-order method would take
+    # hundreds.
     assert found.n_solves <= 25
     assert found.gap <= 1e-4
     q = slopes(Ks, found.solution.beta, np.ones(P))
@@ -143,17 +154,23 @@ def test_machines_that_cannot_be_solved_are_not_solved_again_and_again(solver):
 
 @pytest.mark.parametrize("start", ["uniform", "far too small", "far too large"])
 def test_weights_of_functions_that_stay_the_same_are_found_in_a_few_steps(start):
-    """J = c + ½ Σ a/θ is lowest, by Lagrange, where a/θ² is the slope of the norm: weights over six decades."""
+    """J = c + ½ Σ a/θ is lowest, by Lagrange, where a/θ² is the slope of the norm: weights over six
+    decades."""
     a = np.array([1e-12, 1e-8, 1e-4, 0.3, 1.0])
     norm = make_norm(1)
     theta = norm.retract(np.ones(5))
     if start != "uniform":
-        theta = norm.retract(np.where(np.arange(5) == 2, 1e-7 if start == "far too small" else 10.0, 0.1))
+        theta = norm.retract(
+            np.where(np.arange(5) == 2, 1e-7 if start == "far too small" else 10.0, 0.1)
+        )
     for _ in range(8):
         q = 0.5 * a / theta**2
         theta = norm.retract(theta + norm.newton_direction(theta, q, np.diag(2.0 * q / theta)))
     best = minimize(
-        lambda log: 0.5 * np.sum(a / norm.retract(np.exp(log))), np.log(np.sqrt(a)), method="BFGS", tol=1e-12
+        lambda log: 0.5 * np.sum(a / norm.retract(np.exp(log))),
+        np.log(np.sqrt(a)),
+        method="BFGS",
+        tol=1e-12,
     )
     assert 0.5 * np.sum(a / theta) <= best.fun * (1 + 1e-6)
     # The certificate asks for every slope, of the smallest weights too.

@@ -1,4 +1,5 @@
-"""Machines that are solved in vain for too long are solved no more, and every search ends with what it has."""
+"""Machines that are solved in vain for too long are solved no more, and every search ends with what
+it has."""
 
 from __future__ import annotations
 

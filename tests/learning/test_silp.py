@@ -20,7 +20,9 @@ def test_master_against_a_grid():
         assert theta.sum() == pytest.approx(1.0)
         assert theta.min() >= 0
         assert value == pytest.approx((constants - planes @ theta).max(), abs=1e-7)
-        a, b = (grid.ravel() for grid in np.meshgrid(np.linspace(0, 1, 101), np.linspace(0, 1, 101)))
+        a, b = (
+            grid.ravel() for grid in np.meshgrid(np.linspace(0, 1, 101), np.linspace(0, 1, 101))
+        )
         inside = np.column_stack([a, b, 1 - a - b])[a + b <= 1]
         heights = (constants - inside @ planes.T).max(axis=1)
         assert heights.min() - 0.1 <= value <= heights.min() + 1e-9

@@ -1,4 +1,5 @@
-"""Kernels that leave linear systems singular to rounding: an answer with an honest gap, and nothing on the terminal."""
+"""Kernels that leave linear systems singular to rounding: an answer with an honest gap, and nothing
+on the terminal."""
 
 from __future__ import annotations
 
@@ -43,16 +44,26 @@ def value_of(model, X, y):
 @pytest.mark.parametrize("classes", [2, 3])
 @pytest.mark.parametrize("formulation", ["sdp", "sdp_approximate"])
 @pytest.mark.parametrize("count", [1, 3])
-def test_matrix_inequalities_end_where_rounding_hides_their_curvature(capfd, formulation, classes, count):
+def test_matrix_inequalities_end_where_rounding_hides_their_curvature(
+    capfd, formulation, classes, count
+):
     X, y = make_samples(0, classes=classes)
-    model = fit_quietly(DiscriminantMKLClassifier([Linear()] * count, solver=formulation, alpha=1e-12), X, y)
+    model = fit_quietly(
+        DiscriminantMKLClassifier([Linear()] * count, solver=formulation, alpha=1e-12), X, y
+    )
     assert np.isfinite(model.duality_gap_)
     assert np.all(np.isfinite(model.dual_coef_))
-    # With next to no regulariser the optimum is the residual of plain least squares; the approximate one lies above.
+    # With next to no regulariser the optimum is the residual of plain least squares; the
+    # approximate one lies above.
     targets, centred = targets_of(y), X - X.mean(axis=0)
-    best = float(np.sum((targets - centred @ np.linalg.lstsq(centred, targets, rcond=None)[0]) ** 2))
+    best = float(
+        np.sum((targets - centred @ np.linalg.lstsq(centred, targets, rcond=None)[0]) ** 2)
+    )
     assert model.objective_ >= best * (1.0 - 1e-4)
-    assert model.objective_ * (1.0 - model.duality_gap_) <= (1 if formulation == "sdp" else classes) * best * 1.0001
+    assert (
+        model.objective_ * (1.0 - model.duality_gap_)
+        <= (1 if formulation == "sdp" else classes) * best * 1.0001
+    )
     assert capfd.readouterr() == ("", "")
 
 
@@ -69,7 +80,9 @@ def test_matrix_inequalities_end_where_rounding_hides_their_curvature(capfd, for
 def test_interior_points_pass_kernels_that_are_alike(capfd, seed, kernels, alpha, tol):
     for n, classes in ((8, 2), (20, 3), (40, 2)):
         X, y = make_samples(seed, n, classes)
-        model = fit_quietly(DiscriminantMKLClassifier(kernels, solver="qcqp", alpha=alpha, tol=tol), X, y)
+        model = fit_quietly(
+            DiscriminantMKLClassifier(kernels, solver="qcqp", alpha=alpha, tol=tol), X, y
+        )
         reference = fit_quietly(DiscriminantMKLClassifier(kernels, alpha=alpha, tol=1e-8), X, y)
         assert model.objective_ == pytest.approx(value_of(model, X, y), rel=1e-4)
         assert model.objective_ * (1.0 - model.duality_gap_) <= reference.objective_ * (1.0 + 1e-6)
@@ -91,7 +104,8 @@ def test_conic_programs_of_kernels_of_any_scale(capfd, solver, scale):
     model = MKLClassifier([Precomputed(scale * K) for K in Ks], solver=solver, normalize=None)
     fit_quietly(model, np.arange(12)[:, np.newaxis], y)
     assert np.all(np.isfinite(model.weights_))
-    # Where the program has no point to rounding, weights stay equal and the gap says that nothing is proved.
+    # Where the program has no point to rounding, weights stay equal and the gap says that nothing
+    # is proved.
     assert 0 <= model.duality_gap_ <= 2
     assert capfd.readouterr() == ("", "")
 
@@ -102,7 +116,9 @@ def test_semidefinite_programs_do_not_depend_on_the_scale_of_the_kernels():
     shares = []
     for scales in ((1.0, 1.0, 1.0), (1e160, 1e-160, 1e3)):
         kernels = [Precomputed(scale * K) for scale, K in zip(scales, Ks, strict=True)]
-        model = MKLClassifier(kernels, solver="sdp", normalize=None).fit(np.arange(12)[:, np.newaxis], y)
+        model = MKLClassifier(kernels, solver="sdp", normalize=None).fit(
+            np.arange(12)[:, np.newaxis], y
+        )
         shares.append(model.weights_ * scales * [np.trace(K) / 12 for K in Ks])
     assert shares[1] == pytest.approx(shares[0], abs=1e-4)
 
@@ -110,6 +126,8 @@ def test_semidefinite_programs_do_not_depend_on_the_scale_of_the_kernels():
 def test_the_error_of_a_lost_regulariser_states_alpha_as_it_was_given():
     X, y = make_samples(0)
     for formulation in ("newton", "kim"):
-        model = DiscriminantMKLClassifier([Linear()], solver=formulation, normalize=None, alpha=1e-40)
+        model = DiscriminantMKLClassifier(
+            [Linear()], solver=formulation, normalize=None, alpha=1e-40
+        )
         with pytest.raises(ValueError, match=r"alpha=1e-40 leaves .*: raise alpha"):
             model.fit(1e3 * X, y)

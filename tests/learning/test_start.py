@@ -1,4 +1,5 @@
-"""Where a learner starts: from the end of a like problem, or from nothing where the shapes differ."""
+"""Where a learner starts: from the end of a like problem, or from nothing where the shapes
+differ."""
 
 from __future__ import annotations
 
@@ -52,16 +53,24 @@ def test_what_is_learned_says_where_the_next_may_start():
     assert learned.start.machine is machine
     again = SOLVERS["newton"](options(4)).learn(StoredStack(KERNELS), machine, learned.start)
     assert again.n_solves == 0
-    elsewhere = SOLVERS["newton"](options(4)).learn(StoredStack(KERNELS), machine, learned.start.elsewhere())
+    elsewhere = SOLVERS["newton"](options(4)).learn(
+        StoredStack(KERNELS), machine, learned.start.elsewhere()
+    )
     assert elsewhere.n_solves == 1
 
 
 def test_weights_of_other_penalties_are_no_end():
-    """The weights of the start lie outside the set of the new ones: what the kernels made of them says nothing here."""
+    """The weights of the start lie outside the set of the new ones: what the kernels made of them
+    says nothing here."""
     stack, machine = StoredStack(KERNELS), SVC(SIGNS, 1.0)
     start = SOLVERS["newton"](options(4)).learn(stack, machine).start
     assert MachineProblem(stack, machine, options(4)).known(start) is not None
-    assert MachineProblem(stack, machine, options(4, penalties=np.array([1.0, 2.0, 0.5, 1.0]))).known(start) is None
+    assert (
+        MachineProblem(stack, machine, options(4, penalties=np.array([1.0, 2.0, 0.5, 1.0]))).known(
+            start
+        )
+        is None
+    )
 
 
 @pytest.mark.parametrize("norm", [1, 1.5, 2, 4])
@@ -69,7 +78,9 @@ def test_a_kernel_without_weight_at_the_start_is_learned_like_any_other(norm):
     """Steps of a power norm are relative to the weights: from zero they went nowhere."""
     stack, machine, learner = StoredStack(KERNELS), SVC(SIGNS, 100.0), SOLVERS["newton"]
     cold = learner(options(4, norm=norm)).learn(stack, machine)
-    found = learner(options(4, norm=norm)).learn(stack, machine, Start(np.array([0.0, 0.0, 0.0, 1.0])))
+    found = learner(options(4, norm=norm)).learn(
+        stack, machine, Start(np.array([0.0, 0.0, 0.0, 1.0]))
+    )
     assert found.gap <= 1e-6
     np.testing.assert_allclose(found.weights, cold.weights, atol=5e-3)
 
@@ -83,7 +94,9 @@ def test_coefficients_at_a_bound_start_at_the_new_bound():
 
 
 def shared_machines(n_outputs):
-    return SharedMachines([SVC(np.where(c % 3 == LABELS, 1.0, -1.0), 1.0) for c in range(n_outputs)])
+    return SharedMachines(
+        [SVC(np.where(c % 3 == LABELS, 1.0, -1.0), 1.0) for c in range(n_outputs)]
+    )
 
 
 @pytest.mark.parametrize(
@@ -130,7 +143,11 @@ def test_a_learned_regulariser_may_follow_another_fit(alphas):
     samples, classes = load_iris(return_X_y=True)
     with SharedKernels():
         for alpha in alphas:
-            model = DiscriminantMKLClassifier([Gaussian(), Linear()], alpha=alpha).fit(samples, classes)
-    alone = DiscriminantMKLClassifier([Gaussian(), Linear()], alpha=alphas[-1]).fit(samples, classes)
+            model = DiscriminantMKLClassifier([Gaussian(), Linear()], alpha=alpha).fit(
+                samples, classes
+            )
+    alone = DiscriminantMKLClassifier([Gaussian(), Linear()], alpha=alphas[-1]).fit(
+        samples, classes
+    )
     assert model.duality_gap_ <= model.tol
     assert model.objective_ == pytest.approx(alone.objective_, rel=2e-3)

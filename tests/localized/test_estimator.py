@@ -25,7 +25,15 @@ from kernelmosaic import (
 )
 from kernelmosaic.datasets import make_gaussians
 from kernelmosaic.gating import Constant, Sigmoid, Softmax
-from kernelmosaic.kernels import Categorical, Gaussian, Linear, Polynomial, Precomputed, Projected, Spectrum
+from kernelmosaic.kernels import (
+    Categorical,
+    Gaussian,
+    Linear,
+    Polynomial,
+    Precomputed,
+    Projected,
+    Spectrum,
+)
 
 X, Y = make_gaussians(4, 120, random_state=0)
 T = np.sin(X[:, 0]) + 0.3 * X[:, 1]
@@ -58,7 +66,9 @@ def test_the_machine_is_libsvms_on_the_combined_kernel(gating):
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_regression_is_libsvms_on_the_combined_kernel():
-    model = LocalizedMKLRegressor([Linear(), Gaussian(3.0)], C=3.0, epsilon=0.1, tol=1e-4, n_init=1, max_iter=8)
+    model = LocalizedMKLRegressor(
+        [Linear(), Gaussian(3.0)], C=3.0, epsilon=0.1, tol=1e-4, n_init=1, max_iter=8
+    )
     model.fit(X, T)
     K = model.kernel_matrix(X)
     other = SVR(C=3.0, epsilon=0.1, kernel="precomputed", tol=1e-8).fit(K, T)
@@ -70,7 +80,9 @@ def test_one_class_is_libsvms_on_the_combined_kernel():
     K = model.kernel_matrix(X)
     other = OneClassSVM(nu=0.2, kernel="precomputed", tol=1e-8).fit(K)
     # LIBSVM's problem is ours times ν n.
-    assert_allclose(model.decision_function(X) * 0.2 * len(X), other.decision_function(K), atol=5e-3)
+    assert_allclose(
+        model.decision_function(X) * 0.2 * len(X), other.decision_function(K), atol=5e-3
+    )
 
 
 @pytest.mark.parametrize(
@@ -81,7 +93,9 @@ def test_one_class_is_libsvms_on_the_combined_kernel():
         (LocalizedMKLOneClass, MKLOneClass, None),
     ],
 )
-def test_one_kernel_is_the_plain_machine_and_given_constants_the_global_combination(local, plain, target):
+def test_one_kernel_is_the_plain_machine_and_given_constants_the_global_combination(
+    local, plain, target
+):
     price = {} if target is None else {"C": 2.0}
     one = local([Gaussian(3.0)], tol=1e-8, **price).fit(X, target)
     other = plain([Gaussian(3.0)], tol=1e-8, **price).fit(X, target)
@@ -108,7 +122,9 @@ def test_contributions_gates_and_outputs_belong_together():
     assert_allclose(model.weights_, model.gate(X).mean(axis=0))
     used = model.gate(X[model.support_]) * np.abs(model.dual_coef_[0])[:, np.newaxis]
     active = used.max(axis=0) > 1e-12 * used.max()
-    assert_allclose(model.cost([1, 2, 4]), len(model.support_) * np.array([1, 2, 4])[active].sum() / 7)
+    assert_allclose(
+        model.cost([1, 2, 4]), len(model.support_) * np.array([1, 2, 4])[active].sum() / 7
+    )
 
 
 @pytest.mark.parametrize("approximation", [None, "nystroem"])
@@ -132,7 +148,9 @@ def test_skipping_changes_nothing_but_the_work(approximation):
     work = sum(len(skipping._rows(slice(0, len(far)), gates, m)) * own for m, own in each)
     assert work < 0.5 * len(far) * size
     K = model.kernel_matrix(far, far[model.support_])
-    assert_allclose(model.decision_function(far), K @ model.dual_coef_[0] + model.intercept_, atol=1e-9)
+    assert_allclose(
+        model.decision_function(far), K @ model.dual_coef_[0] + model.intercept_, atol=1e-9
+    )
     assert_allclose(skipping.values(far, gates), everything.values(far, gates), atol=1e-9)
     assert_allclose(skipping.terms(far, gates), everything.terms(far, gates), atol=1e-9)
 
@@ -155,8 +173,12 @@ def test_permuting_kernels_permutes_the_result():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         one = LocalizedMKLClassifier(KERNELS, gating=Given(V), **options).fit(X, Y)
-        other = LocalizedMKLClassifier([KERNELS[m] for m in order], gating=Given(V[order]), **options).fit(X, Y)
-    assert not np.allclose(one.gate(X), Softmax().values(V, (X - X.mean(axis=0)) / X.std(axis=0)), atol=0.01)
+        other = LocalizedMKLClassifier(
+            [KERNELS[m] for m in order], gating=Given(V[order]), **options
+        ).fit(X, Y)
+    assert not np.allclose(
+        one.gate(X), Softmax().values(V, (X - X.mean(axis=0)) / X.std(axis=0)), atol=0.01
+    )
     assert_allclose(other.gate(X), one.gate(X)[:, order], atol=1e-4)
     assert_allclose(other.decision_function(X), one.decision_function(X), atol=1e-2)
     assert other.kernel_names_ == [one.kernel_names_[m] for m in order]
@@ -199,7 +221,9 @@ def test_several_classes_have_gates_of_their_own():
     assert model.kernel_matrix(X).shape == (3, 120, 120)
     assert model.decision_function(X).shape == (120, 3)
     assert len(model.gating_params_) == 3
-    assert_allclose(model.contributions(X).sum(axis=1) + model.intercept_, model.decision_function(X))
+    assert_allclose(
+        model.contributions(X).sum(axis=1) + model.intercept_, model.decision_function(X)
+    )
 
 
 def test_gates_may_read_other_columns_than_the_kernels():
@@ -223,7 +247,8 @@ def test_gates_in_the_space_of_a_kernel():
     with pytest.warns(ConvergenceWarning):
         model.fit(rows, Y)
     assert model.gating_params_["coef"].shape == (2, 2)
-    # The principal coordinates of a linear kernel are a rotation of the columns, so scores are affine in them.
+    # The principal coordinates of a linear kernel are a rotation of the columns, so scores are
+    # affine in them.
     gates = model.gate(rows)
     assert 0 < gates.min() < gates.max() < 1
     scores = np.log(gates[:, 0] / gates[:, 1])
@@ -244,7 +269,9 @@ def test_sequences_can_be_gated():
 def test_projections_are_learned_and_transform():
     rng = np.random.RandomState(0)
     wide = np.column_stack([X[:100], 6 * rng.normal(size=(100, 6))])
-    model = LocalizedMKLClassifier([Projected(Gaussian(4.0), 2)], C=10.0, max_iter=25, tol=1e-2).fit(wide, Y[:100])
+    model = LocalizedMKLClassifier(
+        [Projected(Gaussian(4.0), 2)], C=10.0, max_iter=25, tol=1e-2
+    ).fit(wide, Y[:100])
     start = Projected(Gaussian(4.0), 2).fit(wide)
     assert model.transform(wide).shape == (100, 2)
     W = model.function_.expansions[0].kernel_set.fitted[0].kernel.W_
@@ -253,7 +280,9 @@ def test_projections_are_learned_and_transform():
     assert share > 2 * np.linalg.norm(start.W_[:2]) / np.linalg.norm(start.W_)
     values = [line["objective"] for line in model.history_]
     assert values[-1] < 0.8 * values[0]
-    local = LocalizedMKLClassifier([Projected(Linear(), 1), Projected(Linear(), 1)], n_init=1, tol=0.3)
+    local = LocalizedMKLClassifier(
+        [Projected(Linear(), 1), Projected(Linear(), 1)], n_init=1, tol=0.3
+    )
     assert local.fit(wide, Y[:100]).transform(wide).shape == (100, 2)
     assert not hasattr(LocalizedMKLClassifier([Linear()]), "transform")
 
@@ -262,7 +291,9 @@ def test_of_random_projections_each_start_has_others():
     wide = np.column_stack([X[:60], np.random.RandomState(0).normal(size=(60, 4))])
     ends = []
     for n_init in (1, 4):
-        model = LocalizedMKLClassifier([Projected(Linear(), 1, init="random")], n_init=n_init, max_iter=1, tol=0.5)
+        model = LocalizedMKLClassifier(
+            [Projected(Linear(), 1, init="random")], n_init=n_init, max_iter=1, tol=0.5
+        )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
             ends.append(model.fit(wide, Y[:60]).objective_)
@@ -270,8 +301,12 @@ def test_of_random_projections_each_start_has_others():
 
 
 def test_parameters_of_kernels_are_within_reach_of_a_search():
-    model = LocalizedMKLClassifier([("one", Gaussian(1.0)), ("two", Gaussian(3.0))], n_init=1, tol=0.1)
-    search = GridSearchCV(model, {"kernels__one__width": [0.5, 2.0], "gating": ["softmax", "constant"]}, cv=2).fit(X, Y)
+    model = LocalizedMKLClassifier(
+        [("one", Gaussian(1.0)), ("two", Gaussian(3.0))], n_init=1, tol=0.1
+    )
+    search = GridSearchCV(
+        model, {"kernels__one__width": [0.5, 2.0], "gating": ["softmax", "constant"]}, cv=2
+    ).fit(X, Y)
     assert len(search.cv_results_["params"]) == 4
 
 
@@ -306,7 +341,8 @@ def test_a_small_memory_budget_changes_nothing():
 
 
 def naive_alternation(kernels, Z, y, V, C, n_steps=50, size=0.01):
-    """The published algorithm written out: solve the machine, then a fixed step down the printed gradient.
+    """The published algorithm written out: solve the machine, then a fixed step down the printed
+    gradient.
 
     The paper scales kernels to trace 1 beforehand.
     """
@@ -333,14 +369,26 @@ def test_inputs_as_they_are_and_a_small_start_are_the_published_algorithm():
     X = np.column_stack([3.0 + rng.standard_normal(40), 0.2 * rng.standard_normal(40)])
     y = np.where(X[:, 0] * X[:, 1] > 0, 1, -1)
     gating = Softmax(scale=0.01, standardize=False)
-    options = {"normalize": None, "step": "fixed", "n_init": 1, "C": 200.0, "tol": 1e-9, "gating_columns": [0, 1]}
+    options = {
+        "normalize": None,
+        "step": "fixed",
+        "n_init": 1,
+        "C": 200.0,
+        "tol": 1e-9,
+        "gating_columns": [0, 1],
+    }
     matrices = [X @ X.T, (X @ X.T + 1.0) ** 2]
     traces = [np.trace(K) for K in matrices]
-    scaled = [kernel * (1.0 / trace) for kernel, trace in zip((Linear(), Polynomial()), traces, strict=True)]
+    scaled = [
+        kernel * (1.0 / trace)
+        for kernel, trace in zip((Linear(), Polynomial()), traces, strict=True)
+    ]
     model = LocalizedMKLClassifier(scaled, gating=gating, **options).fit(X, y)
     seed = np.random.RandomState(0).randint(np.iinfo(np.int32).max, size=1)[0]
     V = np.random.RandomState(seed).normal(scale=0.01, size=(2, 3))
-    V = naive_alternation([K / trace for K, trace in zip(matrices, traces, strict=True)], X, y, V, 200.0)
+    V = naive_alternation(
+        [K / trace for K, trace in zip(matrices, traces, strict=True)], X, y, V, 200.0
+    )
     assert_allclose(model.gating_params_["coef"], V[:, :-1], rtol=1e-4, atol=1e-5)
     assert_allclose(model.gating_params_["intercept"], V[:, -1], rtol=1e-4, atol=1e-5)
 
@@ -373,4 +421,6 @@ def test_standardising_is_a_matter_of_units(kernel):
 def test_gates_of_words_are_refused():
     words = pd.DataFrame({"word": ["yes", "no"] * 60, "number": X[:, 0]})
     with pytest.raises(ValueError, match=r"gates need numbers, .* gating_columns"):
-        LocalizedMKLClassifier([("word", Categorical(), ["word"])], gating_columns=["word"]).fit(words, Y)
+        LocalizedMKLClassifier([("word", Categorical(), ["word"])], gating_columns=["word"]).fit(
+            words, Y
+        )

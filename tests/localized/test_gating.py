@@ -8,7 +8,14 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from kernelmosaic.localized.gating import Constant, Gating, GaussianGating, Sigmoid, Softmax, make_gating
+from kernelmosaic.localized.gating import (
+    Constant,
+    Gating,
+    GaussianGating,
+    Sigmoid,
+    Softmax,
+    make_gating,
+)
 
 RNG = np.random.RandomState(0)
 Z = RNG.normal(size=(9, 3))
@@ -35,7 +42,9 @@ def start(gating, P=4):
 def test_softmax_by_hand():
     V = start(Softmax())
     for i, z in enumerate(Z.tolist()):
-        powers = [math.exp(sum(a * b for a, b in zip(v[:-1], z, strict=True)) + v[-1]) for v in V.tolist()]
+        powers = [
+            math.exp(sum(a * b for a, b in zip(v[:-1], z, strict=True)) + v[-1]) for v in V.tolist()
+        ]
         assert_allclose(Softmax().values(V, Z)[i], [p / sum(powers) for p in powers], rtol=1e-12)
 
 
@@ -49,7 +58,9 @@ def test_sigmoid_by_hand():
     V = start(Sigmoid())
     for i, z in enumerate(Z.tolist()):
         scores = [sum(a * b for a, b in zip(v[:-1], z, strict=True)) + v[-1] for v in V.tolist()]
-        assert_allclose(Sigmoid().values(V, Z)[i], [1 / (1 + math.exp(-s)) for s in scores], rtol=1e-12)
+        assert_allclose(
+            Sigmoid().values(V, Z)[i], [1 / (1 + math.exp(-s)) for s in scores], rtol=1e-12
+        )
 
 
 def test_gaussian_by_hand():
@@ -60,7 +71,9 @@ def test_gaussian_by_hand():
             centre, widths = v[:3], [math.exp(w) for w in v[3:]]
             q = 0.5 * sum(((a - c) / w) ** 2 for a, c, w in zip(z, centre, widths, strict=True))
             powers.append(math.exp(-q))
-        assert_allclose(GaussianGating().values(V, Z)[i], [p / sum(powers) for p in powers], rtol=1e-10)
+        assert_allclose(
+            GaussianGating().values(V, Z)[i], [p / sum(powers) for p in powers], rtol=1e-10
+        )
 
 
 def test_squared_constant_gates_are_weights_that_sum_to_one():
@@ -78,7 +91,9 @@ def test_linear_scores_in_user_units(kind):
     units = kind().in_user_units(V, mean, scale)
     X = mean + scale * Z
     scores = X @ units["coef"].T + units["intercept"]
-    assert_allclose(kind().values(np.column_stack([units["coef"], units["intercept"]]), X), kind().values(V, Z))
+    assert_allclose(
+        kind().values(np.column_stack([units["coef"], units["intercept"]]), X), kind().values(V, Z)
+    )
     assert_allclose(scores, Z @ V[:, :-1].T + V[:, -1], atol=1e-9)
 
 
@@ -87,7 +102,9 @@ def test_gaussian_in_user_units():
     V = start(GaussianGating())
     units = GaussianGating().in_user_units(V, mean, scale)
     there = np.hstack([units["centres"], np.log(units["widths"])])
-    assert_allclose(GaussianGating().values(there, mean + scale * Z), GaussianGating().values(V, Z), rtol=1e-6)
+    assert_allclose(
+        GaussianGating().values(there, mean + scale * Z), GaussianGating().values(V, Z), rtol=1e-6
+    )
 
 
 def test_unknown_gatings_are_named():

@@ -1,4 +1,5 @@
-"""Gates shared by all classes of a joint machine: against conic programs, global machines and naive loops."""
+"""Gates shared by all classes of a joint machine: against conic programs, global machines and naive
+loops."""
 
 from __future__ import annotations
 
@@ -21,15 +22,24 @@ Y = np.array(["seto", "versi", "virgi"])[CODES]
 KERNELS = [("line", Linear()), ("square", Polynomial()), ("bell", Gaussian(2.0))]
 PROJECTED = [("flat", Projected(Linear(), 1)), ("round", Projected(Gaussian(2.0), 2))]
 MACHINES = pytest.mark.parametrize("multi_class", ["joint", "pairwise"])
-#: The first two tests have every machine with both kinds of kernels; where one of each kind is to be met, two pairs do.
-PAIRED = pytest.mark.parametrize(("multi_class", "kernels"), [("joint", PROJECTED), ("pairwise", KERNELS)])
+#: The first two tests have every machine with both kinds of kernels; where one of each kind is to
+#: be met, two pairs do.
+PAIRED = pytest.mark.parametrize(
+    ("multi_class", "kernels"), [("joint", PROJECTED), ("pairwise", KERNELS)]
+)
 
 
 def half(setting, other=False):
-    """The setting with both machines and both kinds of kernels; with the other half of settings, every two have met."""
-    pairs = [("joint", PROJECTED), ("pairwise", KERNELS)] if other else [("joint", KERNELS), ("pairwise", PROJECTED)]
+    """The setting with both machines and both kinds of kernels; with the other half of settings,
+    every two have met."""
+    pairs = (
+        [("joint", PROJECTED), ("pairwise", KERNELS)]
+        if other
+        else [("joint", KERNELS), ("pairwise", PROJECTED)]
+    )
     return [
-        pytest.param(setting, machine, kernels, id=f"{setting}-{machine}-{kernels[0][0]}") for machine, kernels in pairs
+        pytest.param(setting, machine, kernels, id=f"{setting}-{machine}-{kernels[0][0]}")
+        for machine, kernels in pairs
     ]
 
 
@@ -50,13 +60,17 @@ def fitted(kernels, y=Y, **options):
         return LocalizedMKLClassifier(kernels, **options).fit(X, y)
 
 
-@pytest.mark.parametrize(("gating", "multi_class", "kernels"), [*half("softmax"), *half("sigmoid", other=True)])
+@pytest.mark.parametrize(
+    ("gating", "multi_class", "kernels"), [*half("softmax"), *half("sigmoid", other=True)]
+)
 def test_the_machine_is_the_published_one_on_the_combined_kernel(multi_class, kernels, gating):
     model = fitted(kernels, multi_class=multi_class, gating=gating, tol=1e-6, max_iter=2)
     conic = pytest.importorskip("tests.reference.joint")
     pairwise = multi_class == "pairwise"
     margins = np.full((len(Y), 3), 2.0 if pairwise else 1.0)
-    optimum = conic.solve_joint_conic(model.kernel_matrix(X), CODES, 3, np.full(len(Y), 2.0), margins, pairwise, True)
+    optimum = conic.solve_joint_conic(
+        model.kernel_matrix(X), CODES, 3, np.full(len(Y), 2.0), margins, pairwise, True
+    )
     assert model.objective_ == pytest.approx(optimum, rel=1e-5)
     assert model.duality_gap_ <= 1e-6
 
@@ -67,7 +81,13 @@ def test_the_machine_is_the_published_one_on_the_combined_kernel(multi_class, ke
 )
 def test_gates_contributions_and_coefficients_make_the_decision(multi_class, kernels, normalize):
     # Kernels as they are differ by orders of magnitude: a lower price keeps the machine quick.
-    model = fitted(kernels, multi_class=multi_class, normalize=normalize, C=2.0 if normalize else 0.01, max_iter=1)
+    model = fitted(
+        kernels,
+        multi_class=multi_class,
+        normalize=normalize,
+        C=2.0 if normalize else 0.01,
+        max_iter=1,
+    )
     new = np.random.RandomState(1).normal(5.0, 1.0, size=(11, 4))
     gates, scores, terms = model.gate(new), model.decision_function(new), model.contributions(new)
     P = len(kernels)
@@ -85,7 +105,9 @@ def test_gates_contributions_and_coefficients_make_the_decision(multi_class, ker
         rule = piece.normalization
         K = rule.block(piece.kernel(new, X[rows]), rule.row_scale(new), rule.row_scale(X[rows]))
         for i in range(11):
-            expected = sum(gates[i, m] * K[i, j] * own[j, m] * model.dual_coef_[:, j] for j in range(len(rows)))
+            expected = sum(
+                gates[i, m] * K[i, j] * own[j, m] * model.dual_coef_[:, j] for j in range(len(rows))
+            )
             assert_allclose(terms[i, m], expected, atol=1e-8)
     assert_array_equal(model.predict(new), model.classes_[scores.argmax(axis=1)])
 
@@ -140,7 +162,9 @@ def test_permuting_kernels_permutes_the_result(multi_class):
     one = fitted(KERNELS, gating=Given(V), **options)
     other = fitted([KERNELS[m] for m in order], gating=Given(V[order]), **options)
     assert not np.allclose(
-        one.gate(X), fitted(KERNELS, gating=Given(V), **options | {"max_iter": 1}).gate(X), atol=0.01
+        one.gate(X),
+        fitted(KERNELS, gating=Given(V), **options | {"max_iter": 1}).gate(X),
+        atol=0.01,
     )
     assert_allclose(other.gate(X), one.gate(X)[:, order], atol=1e-4)
     assert_allclose(other.decision_function(X), one.decision_function(X), atol=1e-2)
@@ -169,7 +193,9 @@ def test_the_objective_never_rises(multi_class, step):
 
 @PAIRED
 def test_seeds_reproduce_and_restarts_do_not_worsen(multi_class, kernels):
-    model = LocalizedMKLClassifier(kernels, multi_class=multi_class, n_init=1, max_iter=1, random_state=3)
+    model = LocalizedMKLClassifier(
+        kernels, multi_class=multi_class, n_init=1, max_iter=1, random_state=3
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         first, again = clone(model).fit(X, Y), clone(model).fit(X, Y)
@@ -195,7 +221,11 @@ def test_classes_share_their_projections(multi_class):
 @pytest.mark.parametrize(
     ("options", "error", "words"),
     [
-        ({"multi_class": "all"}, ValueError, "multi_class='all': choose one of 'ovr', 'ovr-shared', 'joint', 'pair"),
+        (
+            {"multi_class": "all"},
+            ValueError,
+            "multi_class='all': choose one of 'ovr', 'ovr-shared', 'joint', 'pair",
+        ),
         ({"multi_class": "joint", "slack": 2}, ValueError, "slack=2: multi_class='joint'"),
         ({"C": "learn", "slack": 2}, TypeError, "C='learn': give a positive, finite number"),
         ({"n_iter_no_change": 0}, ValueError, "n_iter_no_change=0: give a whole number"),

@@ -1,4 +1,5 @@
-"""The learner of gates: slopes by finite differences, steps that descend, special cases that are other machines."""
+"""The learner of gates: slopes by finite differences, steps that descend, special cases that are
+other machines."""
 
 from __future__ import annotations
 
@@ -43,7 +44,9 @@ WEIGHT = np.random.RandomState(5).uniform(0.5, 2.0, size=40)
 
 
 def mosaic_of(kernels, normalize="trace", weight=None):
-    return KernelSet.fit([KernelSpec(str(m), kernel, None) for m, kernel in enumerate(kernels)], X, normalize, weight)
+    return KernelSet.fit(
+        [KernelSpec(str(m), kernel, None) for m, kernel in enumerate(kernels)], X, normalize, weight
+    )
 
 
 def stack_of(kernels):
@@ -52,14 +55,18 @@ def stack_of(kernels):
 
 
 def assert_slopes(slopes, function, x, h=1e-5):
-    """Compare with differences along directions of all entries at once: one wrong slope shows in each of them."""
+    """Compare with differences along directions of all entries at once: one wrong slope shows in
+    each of them."""
     for direction in np.random.RandomState(0).normal(size=(2, *x.shape)):
         expected = (function(x + h * direction) - function(x - h * direction)) / (2 * h)
-        assert_allclose(np.sum(slopes * direction), expected, rtol=1e-4, atol=2e-4 * np.abs(slopes).max())
+        assert_allclose(
+            np.sum(slopes * direction), expected, rtol=1e-4, atol=2e-4 * np.abs(slopes).max()
+        )
     assert np.abs(slopes).max() > 1e-3
 
 
-#: Machines in turn, and every kind of gates with three of them: to the gates these are but the coefficients.
+#: Machines in turn, and every kind of gates with three of them: to the gates these are but the
+#: coefficients.
 GATED = list(zip(cycle(MACHINES), [kind for kind in GATINGS for _ in range(3)], strict=False))
 
 
@@ -74,16 +81,23 @@ def test_slopes_in_the_gates_equal_finite_differences(machine, gating):
 
 
 def projected_cases():
-    """Every kernel with every normalisation, machines in turn: these are but the coefficients there."""
+    """Every kernel with every normalisation, machines in turn: these are but the coefficients
+    there."""
     machines = cycle(MACHINES)
-    for inner, normalize in product([Linear(), Polynomial(), Gaussian(2.0)], ["trace", "diagonal", "centered", None]):
+    for inner, normalize in product(
+        [Linear(), Polynomial(), Gaussian(2.0)], ["trace", "diagonal", "centered", None]
+    ):
         yield next(machines), normalize, inner
 
 
 @pytest.mark.parametrize(("machine", "normalize", "inner"), projected_cases(), ids=str)
 def test_slopes_in_the_projections_equal_finite_differences(machine, normalize, inner):
     machine = MACHINES[machine]
-    kernels = [Projected(inner, 2, random_state=0), Gaussian(2.0), Projected(inner, 1, random_state=1)]
+    kernels = [
+        Projected(inner, 2, random_state=0),
+        Gaussian(2.0),
+        Projected(inner, 1, random_state=1),
+    ]
     kernel_set = mosaic_of(kernels, normalize, WEIGHT)
     projections = Projections(kernel_set, kernel_set.views(X), WEIGHT)
     problem = GatedProblem(projections.stack, machine, Softmax(), X)
@@ -100,7 +114,9 @@ def test_slopes_in_the_projections_equal_finite_differences(machine, normalize, 
     assert_slopes(projections.slope(at.solution.beta, at.gates), value, W)
 
 
-@pytest.mark.parametrize(("machine", "step"), list(zip(MACHINES, cycle(["lbfgs", "armijo"]), strict=False)))
+@pytest.mark.parametrize(
+    ("machine", "step"), list(zip(MACHINES, cycle(["lbfgs", "armijo"]), strict=False))
+)
 def test_line_searched_steps_never_climb(step, machine):
     learned = GateLearner(Softmax(), step, tol=1e-4, max_iter=6).learn(
         stack_of(KERNELS), MACHINES[machine], X, np.random.RandomState(0)
@@ -127,7 +143,8 @@ def test_projections_descend_with_the_gates(name, normalize):
     kernel_set = mosaic_of([Projected(Linear(), 2), Projected(Gaussian(2.0), 1)], normalize)
     projections = Projections(kernel_set, kernel_set.views(X), np.ones(40))
     before = weights_of(projections)
-    # The machine's own gap is at most a tenth of tol: what is left of the tolerance below is not its.
+    # The machine's own gap is at most a tenth of tol: what is left of the tolerance below is not
+    # its.
     learned = GateLearner(Softmax(), tol=1e-5, max_iter=4).learn(
         projections.stack, MACHINES[name], X, np.random.RandomState(0), projections
     )
@@ -206,9 +223,13 @@ def test_learned_constant_gates_solve_the_global_problem(name, options):
     learned = GateLearner(Constant(), tol=1e-6, max_iter=500).learn(
         stack_of(KERNELS), MACHINES[name], X, np.random.RandomState(0)
     )
-    convex = MKLClassifier(KERNELS, tol=1e-5, **options).fit(X, LABELS if name == "svc" else CLASSES)
+    convex = MKLClassifier(KERNELS, tol=1e-5, **options).fit(
+        X, LABELS if name == "svc" else CLASSES
+    )
     assert_allclose(learned.objective, convex.objective_, rtol=1e-4)
-    assert_allclose(Constant().in_user_units(learned.V, X, X)["weights"], convex.weights_, atol=0.02)
+    assert_allclose(
+        Constant().in_user_units(learned.V, X, X)["weights"], convex.weights_, atol=0.02
+    )
 
 
 @pytest.mark.parametrize("tol", [0.1, 0.001])
@@ -233,7 +254,9 @@ def test_the_stop_rule_is_the_published_one(tol):
 def test_a_smaller_tolerance_takes_more_iterations():
     def iterations(tol):
         learner = GateLearner(Softmax(), tol=tol)
-        return len(learner.learn(stack_of(KERNELS), MACHINES["svc"], X, np.random.RandomState(0)).history)
+        return len(
+            learner.learn(stack_of(KERNELS), MACHINES["svc"], X, np.random.RandomState(0)).history
+        )
 
     assert iterations(1e-1) < iterations(1e-4)
 

@@ -1,4 +1,5 @@
-"""`objective_` of localized models: the primal value, recomputed from the returned model by loops over its parts."""
+"""`objective_` of localized models: the primal value, recomputed from the returned model by loops
+over its parts."""
 
 from __future__ import annotations
 
@@ -46,7 +47,8 @@ def kernel_matrices(X):
 
 
 def parts(model, X):
-    """½ ‖w‖² summed over the outputs, and the outputs, by sums over gates, coefficients and kernels."""
+    """½ ‖w‖² summed over the outputs, and the outputs, by sums over gates, coefficients and
+    kernels."""
     Ks, gates = kernel_matrices(X), model.gate(X)
     outputs = len(model.dual_coef_)
     f, norm = np.zeros((len(X), outputs)), 0.0
@@ -78,11 +80,16 @@ ONE_BY_ONE = list(product([2, 3], ["ovr", "ovr-shared"], [1, 2]))
 #: Every two settings meet at each commit.
 @pytest.mark.parametrize(
     ("classes", "multi_class", "slack"),
-    thinned(ONE_BY_ONE, [one for one in ONE_BY_ONE if (one[0] == 2) == ((one[1] == "ovr") == (one[2] == 1))]),
+    thinned(
+        ONE_BY_ONE,
+        [one for one in ONE_BY_ONE if (one[0] == 2) == ((one[1] == "ovr") == (one[2] == 1))],
+    ),
 )
 def test_one_versus_rest(classes, multi_class, slack):
     X, y = make_samples(classes)
-    model = LocalizedMKLClassifier(KERNELS, C=C, slack=slack, multi_class=multi_class, n_init=1).fit(X, y)
+    model = LocalizedMKLClassifier(
+        KERNELS, C=C, slack=slack, multi_class=multi_class, n_init=1
+    ).fit(X, y)
     norm, f = parts(model, X)
     loss = 0.0
     for c in range(f.shape[1]):
@@ -111,7 +118,11 @@ def test_regression(slack):
     t = np.abs(X[:, 0]) + 0.3 * X[:, 1]
     model = LocalizedMKLRegressor(KERNELS, C=C, epsilon=EPSILON, slack=slack, n_init=1).fit(X, t)
     norm, f = parts(model, X)
-    check(model, slack * norm + sum(C * max(0.0, abs(t[i] - f[i, 0]) - EPSILON) ** slack for i in range(len(X))))
+    check(
+        model,
+        slack * norm
+        + sum(C * max(0.0, abs(t[i] - f[i, 0]) - EPSILON) ** slack for i in range(len(X))),
+    )
 
 
 @pytest.mark.parametrize("loss", ["huber", "squared"])
@@ -136,7 +147,12 @@ def test_one_class(slack):
     model = LocalizedMKLOneClass(KERNELS, nu=NU, slack=slack, n_init=1, random_state=0).fit(X)
     norm, f = parts(model, X)
     price = 1.0 / (NU * len(X)) if slack == 1 else 0.5 / NU
-    check(model, norm + model.intercept_[0] + price * sum(max(0.0, -f[i, 0]) ** slack for i in range(len(X))))
+    check(
+        model,
+        norm
+        + model.intercept_[0]
+        + price * sum(max(0.0, -f[i, 0]) ** slack for i in range(len(X))),
+    )
 
 
 # ---- its slopes in the gates, in features
@@ -165,8 +181,12 @@ MACHINES = {
 
 @pytest.mark.parametrize(
     ("machine", "gating"),
-    # Only the coefficients cross from the machine to the gates: every machine with one gate, every gate with one.
-    [*((name, "softmax") for name in MACHINES), *(("svc", name) for name in GATINGS if name != "softmax")],
+    # Only the coefficients cross from the machine to the gates: every machine with one gate, every
+    # gate with one.
+    [
+        *((name, "softmax") for name in MACHINES),
+        *(("svc", name) for name in GATINGS if name != "softmax"),
+    ],
 )
 def test_slopes_equal_finite_differences(machine, gating):
     machine, gating = MACHINES[machine], GATINGS[gating]()
@@ -177,7 +197,9 @@ def test_slopes_equal_finite_differences(machine, gating):
     # Along directions of all parameters at once: one wrong slope shows in each of them.
     directions = np.random.RandomState(5).normal(size=(2, *V.shape))
     steps = 1e-5 * directions
-    values = [[problem.evaluate(V + sign * h, None, 1e-11).upper for sign in (1, -1)] for h in steps]
+    values = [
+        [problem.evaluate(V + sign * h, None, 1e-11).upper for sign in (1, -1)] for h in steps
+    ]
     expected = [(above - below) / 2e-5 for above, below in values]
     assert np.abs(slopes).max() > 1e-3
     found = np.sum(directions * slopes, axis=(1, 2))
@@ -195,9 +217,14 @@ def test_slopes_take_two_passes_whatever_the_number_of_kernels():
 
 def test_slopes_of_a_joint_machine_sum_over_its_classes():
     stack, gates = feature_stack(), np.random.RandomState(0).uniform(size=(len(X), 3))
-    beta = np.random.RandomState(1).standard_normal((len(X), 4)) * (np.arange(len(X)) % 3 > 0)[:, np.newaxis]
+    beta = (
+        np.random.RandomState(1).standard_normal((len(X), 4))
+        * (np.arange(len(X)) % 3 > 0)[:, np.newaxis]
+    )
     problem = GatedProblem(stack, CrammerSinger(Y, C=1.0), Softmax(), X)
     K = [next(stack.blocks([m], slice(0, 70), slice(0, 70)))[1] for m in range(3)]
     at = SimpleNamespace(gates=gates, solution=SimpleNamespace(beta=beta))
-    expected = np.stack([-np.sum(beta * (K[m] @ (gates[:, [m]] * beta)), axis=1) for m in range(3)], axis=1)
+    expected = np.stack(
+        [-np.sum(beta * (K[m] @ (gates[:, [m]] * beta)), axis=1) for m in range(3)], axis=1
+    )
     assert_allclose(problem.gate_slopes(at), expected, atol=1e-9)

@@ -27,11 +27,19 @@ pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceW
     [
         (LocalizedMKLRegressor(KERNELS, **QUICK), F, ["flat_0", "flat_1", "line_0"]),
         (LocalizedMKLOneClass(KERNELS, **QUICK), None, ["flat_0", "flat_1", "line_0"]),
-        (LocalizedMKLClassifier(KERNELS, multi_class="joint", **QUICK), Y, ["flat_0", "flat_1", "line_0"]),
+        (
+            LocalizedMKLClassifier(KERNELS, multi_class="joint", **QUICK),
+            Y,
+            ["flat_0", "flat_1", "line_0"],
+        ),
         (
             LocalizedMKLClassifier(KERNELS, **QUICK),
             Y,
-            [f"{c}_{name}" for c in ("high", "low", "mid") for name in ("flat_0", "flat_1", "line_0")],
+            [
+                f"{c}_{name}"
+                for c in ("high", "low", "mid")
+                for name in ("flat_0", "flat_1", "line_0")
+            ],
         ),
     ],
     ids=["regressor", "one class", "joint", "one versus rest"],
@@ -44,7 +52,10 @@ def test_columns_are_named_after_kernels_and_classes(model, target, names):
     assert plain.shape == (60, len(names))
     # What each name promises: the columns of that kernel's own projection.
     first = model.function_.expansions[0].kernel_set.fitted[2].kernel
-    assert_array_equal(plain[:, names.index(next(n for n in names if n.endswith("line_0")))], first.transform(X)[:, 0])
+    assert_array_equal(
+        plain[:, names.index(next(n for n in names if n.endswith("line_0")))],
+        first.transform(X)[:, 0],
+    )
 
 
 @pytest.mark.parametrize("container", ["pandas", "polars"])
@@ -58,7 +69,9 @@ def test_containers_are_those_asked_for(container):
     assert isinstance(model.transform(X), frames.DataFrame)
     assert_array_equal(model.set_output(transform="default").transform(X), np.asarray(out))
     with config_context(transform_output=container):
-        assert isinstance(LocalizedMKLRegressor(KERNELS, **QUICK).fit_transform(X, F), frames.DataFrame)
+        assert isinstance(
+            LocalizedMKLRegressor(KERNELS, **QUICK).fit_transform(X, F), frames.DataFrame
+        )
 
 
 def test_rows_keep_their_index():
@@ -70,21 +83,25 @@ def test_rows_keep_their_index():
 
 def test_a_pipeline_goes_on_from_there():
     pd = pytest.importorskip("pandas")
-    steps = make_pipeline(LocalizedMKLClassifier(KERNELS, **QUICK), KNeighborsClassifier(3)).set_output(
-        transform="pandas"
-    )
+    steps = make_pipeline(
+        LocalizedMKLClassifier(KERNELS, **QUICK), KNeighborsClassifier(3)
+    ).set_output(transform="pandas")
     steps.fit(X, Y == "high")
     assert isinstance(steps[:-1].transform(X), pd.DataFrame)
     assert list(steps[:-1].get_feature_names_out()) == ["flat_0", "flat_1", "line_0"]
     assert steps.score(X, Y == "high") > 0.7
 
 
-@pytest.mark.parametrize("kind", [LocalizedMKLClassifier, LocalizedMKLRegressor, LocalizedMKLOneClass])
+@pytest.mark.parametrize(
+    "kind", [LocalizedMKLClassifier, LocalizedMKLRegressor, LocalizedMKLOneClass]
+)
 def test_without_projections_there_is_nothing_to_transform(kind):
     model = kind([Linear(), Gaussian(1.0)])
     for method in ("transform", "fit_transform", "get_feature_names_out", "set_output"):
         assert not hasattr(model, method)
     with pytest.raises(AttributeError, match="transform"):
         model.transform(X)
-    assert all(hasattr(kind(KERNELS), method) for method in ("transform", "fit_transform", "set_output"))
+    assert all(
+        hasattr(kind(KERNELS), method) for method in ("transform", "fit_transform", "set_output")
+    )
     assert not hasattr(kind("none of the kernels there are"), "transform")

@@ -24,7 +24,8 @@ def huber(r, delta):
 
 
 def printed_primal(K, y, sample_C, delta):
-    """min ½‖w‖² + Σ Cᵢ (uᵢ²/(2δ) + |yᵢ − f(xᵢ) − uᵢ|), of which Huber's loss is the minimum over u, by Clarabel."""
+    """min ½‖w‖² + Σ Cᵢ (uᵢ²/(2δ) + |yᵢ − f(xᵢ) − uᵢ|), of which Huber's loss is the minimum over u,
+    by Clarabel."""
     clarabel = pytest.importorskip("clarabel")
     from scipy import sparse
     from tests.reference.conic import factor
@@ -32,7 +33,9 @@ def printed_primal(K, y, sample_C, delta):
     L = factor(K)
     n, rank = L.shape
     # The variables are w, b, u and the absolute values s.
-    P = sparse.diags(np.concatenate([np.ones(rank), [0.0], sample_C / delta, np.zeros(n)]), format="csc")
+    P = sparse.diags(
+        np.concatenate([np.ones(rank), [0.0], sample_C / delta, np.zeros(n)]), format="csc"
+    )
     c = np.concatenate([np.zeros(rank + 1 + n), sample_C])
     F = np.hstack([L, np.ones((n, 1)), np.eye(n)])
     A = sparse.csc_matrix(np.vstack([np.hstack([-F, -np.eye(n)]), np.hstack([F, -np.eye(n)])]))
@@ -63,9 +66,13 @@ def test_linear_kernel_equals_a_direct_minimisation():
     def value(p):
         r = Y - X @ p[:3] - p[3]
         slope = C * WEIGHT * np.clip(r / delta, -1, 1)
-        return 0.5 * p[:3] @ p[:3] + C * WEIGHT @ huber(r, delta), np.append(p[:3] - X.T @ slope, -slope.sum())
+        return 0.5 * p[:3] @ p[:3] + C * WEIGHT @ huber(r, delta), np.append(
+            p[:3] - X.T @ slope, -slope.sum()
+        )
 
-    best = minimize(value, np.zeros(4), jac=True, method="L-BFGS-B", options={"ftol": 1e-15, "gtol": 1e-10})
+    best = minimize(
+        value, np.zeros(4), jac=True, method="L-BFGS-B", options={"ftol": 1e-15, "gtol": 1e-10}
+    )
     model = MKLRegressor([Linear()], C=C, epsilon=delta, loss="huber", **TIGHT).fit(X, Y, WEIGHT)
     assert model.objective_ == pytest.approx(best.fun, rel=1e-6)
     assert_allclose(model.predict(X), X @ best.x[:3] + best.x[3], atol=1e-3)
@@ -74,17 +81,26 @@ def test_linear_kernel_equals_a_direct_minimisation():
 def test_limits_are_the_absolute_and_the_squared_loss():
     K = Gaussian(2.0)(X)
     absolute = SVR(Y, 1.0, 0.0).solve(K, tol=1e-10)
-    assert Huber(Y, 1.0, 0.0).solve(K, tol=1e-10).objective == pytest.approx(absolute.objective, rel=1e-8)
-    assert Huber(Y, 1.0, 1e-6).solve(K, tol=1e-10).objective == pytest.approx(absolute.objective, rel=1e-5)
+    assert Huber(Y, 1.0, 0.0).solve(K, tol=1e-10).objective == pytest.approx(
+        absolute.objective, rel=1e-8
+    )
+    assert Huber(Y, 1.0, 1e-6).solve(K, tol=1e-10).objective == pytest.approx(
+        absolute.objective, rel=1e-5
+    )
     squared = SVR(Y, 1e-3, 0.0, slack=2).solve(K, tol=1e-10)
-    assert Huber(Y, 1.0, 1e3).solve(K, tol=1e-10).objective == pytest.approx(squared.objective, rel=1e-8)
+    assert Huber(Y, 1.0, 1e3).solve(K, tol=1e-10).objective == pytest.approx(
+        squared.objective, rel=1e-8
+    )
 
 
 def test_squared_loss_is_kernel_ridge_with_a_constant():
     C = 3.0
     model = MKLRegressor([Linear()], C=C, loss="squared", **TIGHT).fit(X, Y, WEIGHT)
     A = np.column_stack([X, np.ones(50)])
-    p = np.linalg.solve(A.T @ (C * WEIGHT[:, np.newaxis] * A) + np.diag([1.0, 1.0, 1.0, 0.0]), A.T @ (C * WEIGHT * Y))
+    p = np.linalg.solve(
+        A.T @ (C * WEIGHT[:, np.newaxis] * A) + np.diag([1.0, 1.0, 1.0, 0.0]),
+        A.T @ (C * WEIGHT * Y),
+    )
     assert_allclose(model.predict(X), A @ p, atol=1e-4)
     r = Y - A @ p
     assert model.objective_ == pytest.approx(p[:3] @ p[:3] + C * WEIGHT @ r**2, rel=1e-6)
@@ -103,7 +119,10 @@ def test_weights_count_as_repetitions_and_zero_takes_a_sample_out(loss):
     assert_allclose(given.predict(X), other.predict(X), atol=1e-2)
 
 
-STORAGES = [{"approximation": "nystroem", "rank": 50}, pytest.param({"device": "cpu"}, marks=pytest.mark.torch)]
+STORAGES = [
+    {"approximation": "nystroem", "rank": 50},
+    pytest.param({"device": "cpu"}, marks=pytest.mark.torch),
+]
 
 
 @pytest.mark.parametrize("storage", STORAGES, ids=str)
@@ -127,9 +146,13 @@ def test_outliers_pull_less_than_with_the_squared_loss():
 
 
 def test_refusals():
-    with pytest.raises(ValueError, match="loss='absolute': choose one of 'epsilon', 'huber', 'squared', 'quantile'"):
+    with pytest.raises(
+        ValueError, match="loss='absolute': choose one of 'epsilon', 'huber', 'squared', 'quantile'"
+    ):
         MKLRegressor(loss="absolute").fit(X, Y)
     with pytest.raises(ValueError, match="epsilon=-1"):
         MKLRegressor(loss="huber", epsilon=-1).fit(X, Y)
-    with pytest.raises(ValueError, match=r"solver='sdp' supports machines .*, not Huber; use solver='newton'"):
+    with pytest.raises(
+        ValueError, match=r"solver='sdp' supports machines .*, not Huber; use solver='newton'"
+    ):
         MKLRegressor(loss="huber", solver="sdp").fit(X, Y)

@@ -1,4 +1,5 @@
-"""The joint machines against conic programs, the binary machine, an independent linear solver, and themselves."""
+"""The joint machines against conic programs, the binary machine, an independent linear solver, and
+themselves."""
 
 from __future__ import annotations
 
@@ -76,7 +77,9 @@ def test_two_classes_are_the_binary_machine():
     assert_allclose(pairwise.values[:, 1], binary.values, atol=1e-4)
     # One slack per sample and margin 1 between the classes: f = (f_1 − f_0)/2 has margin ½.
     halved = binary_without_intercept(K, signs, 0.7, margin=0.5)
-    assert CrammerSinger(y, 0.7).solve(K, tol=1e-10).objective == pytest.approx(2 * halved.objective, rel=1e-8)
+    assert CrammerSinger(y, 0.7).solve(K, tol=1e-10).objective == pytest.approx(
+        2 * halved.objective, rel=1e-8
+    )
 
 
 @pytest.mark.parametrize("machine", MACHINES)
@@ -88,10 +91,14 @@ def test_relabelling_the_classes_relabels_the_outputs(machine):
     assert_allclose(there.values[:, rename], here.values, atol=1e-4)
 
 
-@pytest.mark.filterwarnings("ignore:Liblinear failed to converge")  # whose own tolerance is beyond rounding
+@pytest.mark.filterwarnings(
+    "ignore:Liblinear failed to converge"
+)  # whose own tolerance is beyond rounding
 def test_a_linear_kernel_against_liblinear():
     X, y, _ = make_problem(4, n=80, k=4)
-    theirs = LinearSVC(multi_class="crammer_singer", fit_intercept=False, C=0.5, tol=1e-8, max_iter=100_000).fit(X, y)
+    theirs = LinearSVC(
+        multi_class="crammer_singer", fit_intercept=False, C=0.5, tol=1e-8, max_iter=100_000
+    ).fit(X, y)
     ours = CrammerSinger(y, 0.5).solve(X @ X.T, tol=1e-10)
     assert_allclose(ours.beta.T @ X, theirs.coef_, atol=1e-4)
 
@@ -130,7 +137,9 @@ def test_a_warm_start_from_the_solution_is_a_handful_of_steps(machine):
     warm = machine(y, 1.0).solve(K, cold.beta, tol=1e-5)
     assert warm.n_iter == 0 < cold.n_iter
     junk = np.random.default_rng(0).normal(size=cold.beta.shape)
-    assert machine(y, 1.0).solve(K, junk, tol=1e-8).objective == pytest.approx(cold.objective, rel=1e-5)
+    assert machine(y, 1.0).solve(K, junk, tol=1e-8).objective == pytest.approx(
+        cold.objective, rel=1e-5
+    )
 
 
 @pytest.mark.parametrize("pairwise", [False, True])
@@ -165,7 +174,8 @@ def test_wrong_input_is_named():
 
 
 def test_classes_without_a_kernel_do_not_stop_the_others():
-    # Three of six classes are flat: what they round must not look like something to gain, or steps never end.
+    # Three of six classes are flat: what they round must not look like something to gain, or steps
+    # never end.
     rng = np.random.default_rng(7)
     n, k = 120, 6
     y = np.concatenate([np.arange(k), rng.integers(k, size=n - k)])
@@ -185,18 +195,24 @@ def test_newton_steps_save_others_where_these_are_short():
     # With a limit of its own it is not left to interior points.
     found = solve_multiclass(K, program, tol=1e-3, max_iter=10**6)
     assert found.gap <= 1e-3
-    alone = solve_multiclass(K, program, tol=1e-3, max_iter=10**6, options=SolverOptions(class_newton=0))
+    alone = solve_multiclass(
+        K, program, tol=1e-3, max_iter=10**6, options=SolverOptions(class_newton=0)
+    )
     assert found.objective == pytest.approx(alone.objective, rel=2e-3)
     assert found.n_iter < 0.7 * alone.n_iter
 
 
 @pytest.mark.parametrize("constants", [False, True])
 def test_interior_points_take_over_before_single_steps_cost_more(constants):
-    # At this price single steps creep; interior points need a few dozen of theirs whatever came before.
+    # At this price single steps creep; interior points need a few dozen of theirs whatever came
+    # before.
     X, y, _ = make_problem(11, n=100, k=4)
     K = np.exp(-((X[:, None] - X) ** 2).sum(-1) / 200.0)
     machine = CrammerSinger(y, 1e4, constants=constants)
-    found, inside = machine.solve(K, tol=1e-6), solve_interior(ClassMatrices(K), machine.program, 1e-6)
+    found, inside = (
+        machine.solve(K, tol=1e-6),
+        solve_interior(ClassMatrices(K), machine.program, 1e-6),
+    )
     assert found.gap <= 1e-6
     # A step of theirs counts for a thousand samples solved.
     assert 0 < found.n_iter - inside.n_iter * 1000 <= 2000
@@ -216,7 +232,9 @@ def test_after_three_stalls_interior_points_come_first():
         return CrammerSinger.solve(machine, *given, inside=inside)
 
     machine.solve = solve
-    problem = MulticlassProblem(StoredStack(K[np.newaxis]), machine, LearnerOptions(SumNorm(), np.ones(1)))
+    problem = MulticlassProblem(
+        StoredStack(K[np.newaxis]), machine, LearnerOptions(SumNorm(), np.ones(1))
+    )
     for _ in range(5):
         problem.solve(np.ones(1), None, 1e-6)
     assert asked == [False, False, False, True, True]
@@ -239,7 +257,11 @@ def test_coefficients_at_their_bound_go_on_at_the_new_one(machine):
 def test_the_worst_losses_bound_those_of_all_outputs_within_the_error(machine):
     _, y, _ = make_problem(2)
     program, rng = machine(y, 2.0).program, np.random.default_rng(3)
-    values, constants, error = rng.normal(size=(len(y), 3)), rng.normal(size=3), rng.uniform(0.1, 0.5, (len(y), 3))
+    values, constants, error = (
+        rng.normal(size=(len(y), 3)),
+        rng.normal(size=3),
+        rng.uniform(0.1, 0.5, (len(y), 3)),
+    )
     rows, worst = np.arange(len(y)), program.worst_losses(values, constants, error)
     reached = np.zeros(len(y))
     for signs in np.array(np.meshgrid(*[[-1, 1]] * 3)).reshape(3, -1).T:
@@ -260,4 +282,6 @@ def test_the_linear_bound_takes_off_what_the_sums_of_the_classes_miss():
     beta[0, y[0]], beta[0, (y[0] + 1) % 3] = 0.5, -0.5
     constants = np.array([1.0, -2.0, 3.0])
     missed = 0.5 * (abs(constants[y[0]]) + abs(constants[(y[0] + 1) % 3]))
-    assert program.linear_bound(beta, constants) == pytest.approx(program.linear_value(beta) - missed, rel=1e-9)
+    assert program.linear_bound(beta, constants) == pytest.approx(
+        program.linear_value(beta) - missed, rel=1e-9
+    )

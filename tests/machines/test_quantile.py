@@ -1,4 +1,5 @@
-"""The pinball loss: against linear programs by HiGHS, the printed quadratic program by Clarabel, and scikit-learn."""
+"""The pinball loss: against linear programs by HiGHS, the printed quadratic program by Clarabel,
+and scikit-learn."""
 
 from __future__ import annotations
 
@@ -35,7 +36,8 @@ def pinball(r, q):
 
 
 def printed_primal(K, y, sample_C, q):
-    """min ½‖w‖² + Σ Cᵢ (q uᵢ + (1 − q) vᵢ) with yᵢ − f(xᵢ) = uᵢ − vᵢ and u, v ≥ 0, by Clarabel: the value and f."""
+    """min ½‖w‖² + Σ Cᵢ (q uᵢ + (1 − q) vᵢ) with yᵢ − f(xᵢ) = uᵢ − vᵢ and u, v ≥ 0, by Clarabel: the
+    value and f."""
     clarabel = pytest.importorskip("clarabel")
     from tests.reference.conic import factor
 
@@ -66,7 +68,7 @@ def linear_program(Z, y, q):
     return found.fun, found.x[:d], found.x[d]
 
 
-# One quantile ---------------------------------------------------------------------------------------------------------
+# One quantile -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("q", [0.05, 0.5, 0.9])
@@ -85,9 +87,9 @@ def test_equals_the_printed_primal_problem(C, q):
 @pytest.mark.parametrize("q", [0.2, 0.5, 0.9])
 def test_without_a_penalty_it_is_the_linear_program_and_that_of_scikit_learn(q):
     value, w, b = linear_program(X, Y, q)
-    model = MKLRegressor([Linear()], loss="quantile", quantile=q, C=1e4, weights=[1.0], normalize=None, tol=1e-6).fit(
-        X, Y
-    )
+    model = MKLRegressor(
+        [Linear()], loss="quantile", quantile=q, C=1e4, weights=[1.0], normalize=None, tol=1e-6
+    ).fit(X, Y)
     assert pinball(Y - model.predict(X), q).sum() == pytest.approx(value, rel=1e-5)
     assert_allclose(model.predict(NEW), NEW @ w + b, atol=1e-3)
     theirs = QuantileRegressor(quantile=q, alpha=0.0).fit(X, Y)
@@ -105,7 +107,8 @@ def test_so_many_targets_are_below(q):
     model = MKLRegressor(KERNELS, loss="quantile", quantile=q, C=3.0, tol=1e-8).fit(X, Y)
     beta = np.zeros(60)
     beta[model.support_] = model.dual_coef_[0]
-    # Samples strictly between the bounds are on the function; the others are on the side that their bound says.
+    # Samples strictly between the bounds are on the function; the others are on the side that their
+    # bound says.
     free = np.sum((beta > 3.0 * (q - 1) + 1e-6) & (beta < 3.0 * q - 1e-6))
     below, at_most = np.mean(Y - model.predict(X) < -1e-4), np.mean(Y - model.predict(X) <= 1e-4)
     assert 0 < free < 15
@@ -119,11 +122,14 @@ def test_all_solvers_agree(solver):
         pytest.importorskip("clarabel")
     setting = {"loss": "quantile", "quantile": 0.8, "C": 2.0, "tol": 1e-5}
     # Weights of any sign, as "sdp" has them, are no better here than those that are not negative.
-    ours, other = (MKLRegressor(KERNELS, solver=name, **setting).fit(X[:30], Y[:30]) for name in ("newton", solver))
+    ours, other = (
+        MKLRegressor(KERNELS, solver=name, **setting).fit(X[:30], Y[:30])
+        for name in ("newton", solver)
+    )
     assert other.objective_ == pytest.approx(ours.objective_, rel=1e-4)
 
 
-# Several --------------------------------------------------------------------------------------------------------------
+# Several ------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -176,7 +182,9 @@ def test_predictions_do_not_cross_and_lose_nothing_by_it():
 
 
 def test_one_in_a_list_is_a_column():
-    flat, column = (MKLRegressor(KERNELS, loss="quantile", quantile=q).fit(X, Y) for q in (0.7, [0.7]))
+    flat, column = (
+        MKLRegressor(KERNELS, loss="quantile", quantile=q).fit(X, Y) for q in (0.7, [0.7])
+    )
     assert_array_equal(flat.predict(X), column.predict(X)[:, 0])
     both = MKLRegressor(KERNELS, loss="quantile", quantile=0.7).fit(X, np.column_stack([Y, -Y]))
     assert both.predict(X).shape == (60, 2)
@@ -186,25 +194,34 @@ def test_one_in_a_list_is_a_column():
 
 def test_scores_are_pinball_losses(three):
     each = list(zip(THREE, three.predict(X).T, strict=True))
-    assert three.score(X, Y) == pytest.approx(-np.mean([mean_pinball_loss(Y, f, alpha=q) for q, f in each]))
+    assert three.score(X, Y) == pytest.approx(
+        -np.mean([mean_pinball_loss(Y, f, alpha=q) for q, f in each])
+    )
     weighted = -np.mean([np.average(pinball(Y - f, q), weights=WEIGHT) for q, f in each])
     assert three.score(X, Y, WEIGHT) == pytest.approx(weighted)
 
 
-# In all surroundings --------------------------------------------------------------------------------------------------
+# In all surroundings ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("quantile", [0.8, THREE], ids=str)
 def test_weights_of_samples_count_as_repeats(quantile):
     plain = MKLRegressor(KERNELS, loss="quantile", quantile=quantile, tol=1e-8)
     rows = np.repeat(np.arange(60), WEIGHT.astype(int))
-    weighted, repeated = clone(plain).fit(X, Y, sample_weight=WEIGHT), clone(plain).fit(X[rows], Y[rows])
+    weighted, repeated = (
+        clone(plain).fit(X, Y, sample_weight=WEIGHT),
+        clone(plain).fit(X[rows], Y[rows]),
+    )
     assert_allclose(weighted.predict(NEW), repeated.predict(NEW), atol=1e-5)
 
 
 @pytest.mark.parametrize("approximation", ["nystroem", "fourier"])
 def test_in_features(approximation, three):
-    params = three.get_params(deep=False) | {"approximation": approximation, "rank": 60, "random_state": 0}
+    params = three.get_params(deep=False) | {
+        "approximation": approximation,
+        "rank": 60,
+        "random_state": 0,
+    }
     model = MKLRegressor(**params | {"tol": 1e-5}).fit(X, Y)
     assert model.duality_gap_ <= 1e-5
     if approximation == "nystroem":  # of full rank
@@ -216,7 +233,9 @@ def test_many_samples():
     rng = np.random.default_rng(0)
     A = rng.normal(size=(700, 2))
     b = np.sin(2 * A[:, 0]) + (0.2 + 0.2 * (A[:, 1] > 0)) * rng.normal(size=700)
-    model = MKLRegressor([Linear(), Gaussian(1.0)], loss="quantile", quantile=[0.05, 0.95], weights="uniform", C=5.0)
+    model = MKLRegressor(
+        [Linear(), Gaussian(1.0)], loss="quantile", quantile=[0.05, 0.95], weights="uniform", C=5.0
+    )
     low, high = model.fit(A, b).predict(A).T
     assert model.duality_gap_ <= 1e-3
     assert np.mean(b < low) == pytest.approx(0.05, abs=0.02)
@@ -226,7 +245,13 @@ def test_many_samples():
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_gates():
     model = LocalizedMKLRegressor(
-        [Linear(), Linear()], loss="quantile", quantile=THREE, n_init=1, max_iter=1, tol=0.3, random_state=0
+        [Linear(), Linear()],
+        loss="quantile",
+        quantile=THREE,
+        n_init=1,
+        max_iter=1,
+        tol=0.3,
+        random_state=0,
     )
     predicted = model.fit(X, Y).predict(X)
     assert predicted.shape == (60, 3)
@@ -236,12 +261,18 @@ def test_gates():
 @pytest.mark.parametrize("quantile", [0.8, [0.2, 0.8]], ids=str)
 def test_a_path_has_the_scores_of_a_grid_search(quantile):
     plain = MKLRegressor(KERNELS, loss="quantile", quantile=quantile, tol=1e-5)
-    scoring = make_scorer(mean_pinball_loss, alpha=quantile, greater_is_better=False) if quantile == 0.8 else None
+    scoring = (
+        make_scorer(mean_pinball_loss, alpha=quantile, greater_is_better=False)
+        if quantile == 0.8
+        else None
+    )
     pipeline = make_pipeline(StandardScaler(), plain)
-    search = GridSearchCV(pipeline, {"mklregressor__C": [0.1, 10.0]}, cv=2, scoring=scoring).fit(X, Y)
-    model = MKLRegressorCV(KERNELS, loss="quantile", quantile=quantile, Cs=[0.1, 10], norms=[1], cv=2, tol=1e-5).fit(
+    search = GridSearchCV(pipeline, {"mklregressor__C": [0.1, 10.0]}, cv=2, scoring=scoring).fit(
         X, Y
     )
+    model = MKLRegressorCV(
+        KERNELS, loss="quantile", quantile=quantile, Cs=[0.1, 10], norms=[1], cv=2, tol=1e-5
+    ).fit(X, Y)
     assert_allclose(model.scores_.mean(axis=0), search.cv_results_["mean_test_score"], atol=1e-3)
     assert search.best_params_["mklregressor__C"] == model.C_
     assert np.all(model.scores_ < 0)
@@ -249,7 +280,9 @@ def test_a_path_has_the_scores_of_a_grid_search(quantile):
 
 
 def test_folds_of_one_sample_have_a_score():
-    model = MKLRegressorCV([Linear()], loss="quantile", quantile=0.7, Cs=[1.0], cv=LeaveOneOut()).fit(X[:12], Y[:12])
+    model = MKLRegressorCV(
+        [Linear()], loss="quantile", quantile=0.7, Cs=[1.0], cv=LeaveOneOut()
+    ).fit(X[:12], Y[:12])
     assert np.isfinite(model.best_score_)
 
 
@@ -272,12 +305,17 @@ def test_on_a_device(three):
     "quantile", [0, 1, 1.5, -0.1, np.nan, True, "median", None, [], [0.9, 0.1], [0.5, 0.5], [[0.1]]]
 )
 def test_wrong_quantiles(quantile):
-    with pytest.raises(ValueError, match=r"quantile=.*: give a number between 0 and 1, or a list of several in incr"):
+    with pytest.raises(
+        ValueError,
+        match=r"quantile=.*: give a number between 0 and 1, or a list of several in incr",
+    ):
         MKLRegressor(loss="quantile", quantile=quantile).fit(X, Y)
 
 
 def test_refusals():
-    with pytest.raises(ValueError, match=r"quantile=\[0\.1, 0\.9\]: several quantiles need a single target, but y"):
+    with pytest.raises(
+        ValueError, match=r"quantile=\[0\.1, 0\.9\]: several quantiles need a single target, but y"
+    ):
         MKLRegressor(loss="quantile", quantile=[0.1, 0.9]).fit(X, np.column_stack([Y, Y, Y]))
     with pytest.raises(ValueError, match="solver='silp' supports machines with one output"):
         MKLRegressor(KERNELS, loss="quantile", quantile=[0.1, 0.9], solver="silp").fit(X, Y)

@@ -7,7 +7,8 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 
 
 class ScoredByFormula(ClassifierMixin, BaseEstimator):
-    """Scores −formula(log10 of p1 … p5); every call of `fit` is counted, and fails where `fails` says so."""
+    """Scores −formula(log10 of p1 … p5); every call of `fit` is counted, and fails where `fails`
+    says so."""
 
     log: list = []  # noqa: RUF012 — shared on purpose: searches clone the estimator
 

@@ -1,4 +1,5 @@
-"""Intervals and sets of classes: against their definitions, sample by sample, and their coverage over many draws."""
+"""Intervals and sets of classes: against their definitions, sample by sample, and their coverage
+over many draws."""
 
 from __future__ import annotations
 
@@ -44,7 +45,8 @@ BAND = {"loss": "quantile", "quantile": [0.1, 0.5, 0.9]}
 
 
 def plus_by_definition(low, high, scores, coverage):
-    """Barber et al. (2021), one new sample: low and high of the model that has not seen each sample."""
+    """Barber et al. (2021), one new sample: low and high of the model that has not seen each
+    sample."""
     n = len(scores)
     k = int(np.ceil(coverage * (n + 1)))
     if k > n:
@@ -54,8 +56,12 @@ def plus_by_definition(low, high, scores, coverage):
 
 
 def set_by_definition(own, others, coverage):
-    """Romano et al. (2020), one new sample: a class is in it if too few of the samples suit their own better."""
-    return [sum(s < o for s, o in zip(own, each, strict=True)) < coverage * (len(own) + 1) for each in others.T]
+    """Romano et al. (2020), one new sample: a class is in it if too few of the samples suit their
+    own better."""
+    return [
+        sum(s < o for s, o in zip(own, each, strict=True)) < coverage * (len(own) + 1)
+        for each in others.T
+    ]
 
 
 def misfit(values):
@@ -63,14 +69,18 @@ def misfit(values):
     return np.array([max(np.delete(values, c)) - values[c] for c in range(len(values))])
 
 
-# By definition -------------------------------------------------------------------------------------------------------
+# By definition ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("setting", [{}, BAND], ids=["residuals", "quantiles"])
 def test_intervals_of_folds_are_cv_plus(setting):
     folds = KFold(3, shuffle=True, random_state=0)
-    model = MKLRegressorCV(KERNELS, Cs=[2.0], norms=[1], epsilon=0.1, cv=folds, tol=1e-8, **setting).fit(X, Y)
-    plain = make_pipeline(StandardScaler(), MKLRegressor(KERNELS, C=2.0, epsilon=0.1, tol=1e-8, **setting))
+    model = MKLRegressorCV(
+        KERNELS, Cs=[2.0], norms=[1], epsilon=0.1, cv=folds, tol=1e-8, **setting
+    ).fit(X, Y)
+    plain = make_pipeline(
+        StandardScaler(), MKLRegressor(KERNELS, C=2.0, epsilon=0.1, tol=1e-8, **setting)
+    )
     low, high, scores = np.empty((9, 48)), np.empty((9, 48)), np.empty(48)
     for train, held in folds.split(X):
         part = clone(plain).fit(X[train], Y[train])
@@ -78,7 +88,9 @@ def test_intervals_of_folds_are_cv_plus(setting):
         scores[held] = [max(a - y, y - b) for a, b, y in zip(*first, Y[held], strict=True)]
         low[:, held], high[:, held] = last[0][:, None], last[1][:, None]
     for coverage in (0.5, 0.9, 0.95):
-        expected = [plus_by_definition(*one, scores, coverage) for one in zip(low, high, strict=True)]
+        expected = [
+            plus_by_definition(*one, scores, coverage) for one in zip(low, high, strict=True)
+        ]
         assert_allclose(model.predict_interval(NEW, coverage), expected, atol=1e-4)
     assert np.all(np.isinf(model.predict_interval(NEW, 0.99)))
     assert model.predict_interval(NEW).shape == (9, 2)
@@ -88,7 +100,9 @@ def test_intervals_of_folds_are_cv_plus(setting):
 def test_sets_of_folds_are_cv_plus(y):
     folds = StratifiedKFold(3)
     model = MKLClassifierCV(KERNELS, Cs=[2.0], norms=["uniform"], cv=folds, tol=1e-8).fit(X, y)
-    plain = make_pipeline(StandardScaler(), MKLClassifier(KERNELS, C=2.0, weights="uniform", tol=1e-8))
+    plain = make_pipeline(
+        StandardScaler(), MKLClassifier(KERNELS, C=2.0, weights="uniform", tol=1e-8)
+    )
     classes = np.unique(y)
     own, others = np.empty(48), np.empty((9, 48, len(classes)))
     for train, held in folds.split(X, y):
@@ -98,7 +112,9 @@ def test_sets_of_folds_are_cv_plus(y):
             f = part.decision_function(Z)
             return np.column_stack([-f, f]) if f.ndim == 1 else f
 
-        own[held] = [misfit(f)[list(classes).index(c)] for f, c in zip(values(X[held]), y[held], strict=True)]
+        own[held] = [
+            misfit(f)[list(classes).index(c)] for f, c in zip(values(X[held]), y[held], strict=True)
+        ]
         others[:, held] = np.array([misfit(f) for f in values(NEW)])[:, None]
     for coverage in (0.3, 0.8, 0.97):
         expected = np.array([set_by_definition(own, one, coverage) for one in others])
@@ -129,7 +145,10 @@ def test_sets_of_ridge_are_the_jackknife_plus_of_n_refits(y):
         return np.column_stack([-f, f]) if f.shape[1] == 1 else f
 
     parts = [machine(np.delete(every, i)) for i in every]
-    own = [misfit(values(part, X[i : i + 1])[0])[list(classes).index(y[i])] for i, part in enumerate(parts)]
+    own = [
+        misfit(values(part, X[i : i + 1])[0])[list(classes).index(y[i])]
+        for i, part in enumerate(parts)
+    ]
     others = np.array([[misfit(f) for f in values(part, NEW)] for part in parts])
     for coverage in (0.5, 0.9):
         expected = np.array([set_by_definition(own, others[:, j], coverage) for j in range(9)])
@@ -138,7 +157,9 @@ def test_sets_of_ridge_are_the_jackknife_plus_of_n_refits(y):
 
 
 def test_a_split_moves_predictions_by_one_number():
-    model = SplitConformal(MKLRegressor(KERNELS, C=2.0), calibration_size=0.4, random_state=5).fit(X, Y)
+    model = SplitConformal(MKLRegressor(KERNELS, C=2.0), calibration_size=0.4, random_state=5).fit(
+        X, Y
+    )
     train, held = train_test_split(np.arange(48), test_size=0.4, random_state=5)
     plain = MKLRegressor(KERNELS, C=2.0).fit(X[train], Y[train])
     size = np.sort(np.abs(Y[held] - plain.predict(X[held])))[int(np.ceil(0.8 * 21)) - 1]
@@ -150,18 +171,25 @@ def test_a_split_moves_predictions_by_one_number():
 
 def test_quantiles_are_moved_apart_or_together():
     for quantile in ([0.05, 0.95], [0.45, 0.55], [0.001, 0.5, 0.999]):
-        model = SplitConformal(MKLRegressor(KERNELS, **BAND | {"quantile": quantile}), random_state=0).fit(X, Y)
+        model = SplitConformal(
+            MKLRegressor(KERNELS, **BAND | {"quantile": quantile}), random_state=0
+        ).fit(X, Y)
         held = train_test_split(np.arange(48), test_size=0.25, random_state=0)[1]
         low, high = model.predict(X[held])[:, [0, -1]].T
         move = np.sort(np.maximum(low - Y[held], Y[held] - high))[int(np.ceil(0.8 * 13)) - 1]
         expected = model.predict(NEW)[:, [0, -1]] + [-move, move]
-        expected = np.where(expected[:, :1] > expected[:, 1:], expected.mean(axis=1, keepdims=True), expected)
+        expected = np.where(
+            expected[:, :1] > expected[:, 1:], expected.mean(axis=1, keepdims=True), expected
+        )
         assert_allclose(model.predict_interval(NEW, 0.8), expected)
 
 
 def test_crossed_ends_are_their_middle():
     scores = np.array([-3.0, -2.0, -1.0])
-    assert_allclose(interval(np.array([[0.0], [0.0]]), np.array([[1.0], [8.0]]), scores, 0.7), [[0.5, 0.5], [1.0, 7.0]])
+    assert_allclose(
+        interval(np.array([[0.0], [0.0]]), np.array([[1.0], [8.0]]), scores, 0.7),
+        [[0.5, 0.5], [1.0, 7.0]],
+    )
 
 
 def test_ranks_are_exact():
@@ -175,7 +203,7 @@ def test_misfits_of_ties():
     assert_allclose(misfits(np.array([[1.0, 3.0, 3.0], [2.0, 0.0, -1.0]])), [[2, 0, 0], [-2, 2, 3]])
 
 
-# Over many draws -----------------------------------------------------------------------------------------------------
+# Over many draws ----------------------------------------------------------------------------------
 
 
 def covered(low_high, y):
@@ -184,7 +212,9 @@ def covered(low_high, y):
 
 def assert_near(shares, expected):
     """Within four standard errors of the mean over draws."""
-    assert abs(np.mean(shares) - expected) < 4 * np.std(shares) / np.sqrt(len(shares)), np.mean(shares)
+    assert abs(np.mean(shares) - expected) < 4 * np.std(shares) / np.sqrt(len(shares)), np.mean(
+        shares
+    )
 
 
 def draw(rng, n):
@@ -192,9 +222,12 @@ def draw(rng, n):
     return Z, np.sin(2 * Z[:, 0]) + np.exp(Z[:, 0]) * 0.2 * rng.standard_t(3, size=n)
 
 
-@pytest.mark.parametrize("setting", [{}, {"loss": "quantile", "quantile": [0.2, 0.8]}], ids=["residuals", "quantiles"])
+@pytest.mark.parametrize(
+    "setting", [{}, {"loss": "quantile", "quantile": [0.2, 0.8]}], ids=["residuals", "quantiles"]
+)
 def test_a_split_covers_exactly(setting):
-    """Of 19 samples set aside the 18-th largest score is exceeded with probability 2/20, whatever the noise."""
+    """Of 19 samples set aside the 18-th largest score is exceeded with probability 2/20, whatever
+    the noise."""
     rng, shares = np.random.default_rng(0), []
     split = SplitConformal(FrozenEstimator(MKLRegressor(KERNELS, **setting).fit(*draw(rng, 40))))
     for _ in range(120):
@@ -224,14 +257,17 @@ class Line:
 
 
 def test_folds_cover_where_residuals_alone_do_not():
-    """Least squares with about as many columns as samples: hardly stable, the case that the plus is for."""
+    """Least squares with about as many columns as samples: hardly stable, the case that the plus is
+    for."""
     rng, plus, fitted = np.random.default_rng(2), [], []
     n, d, alpha = 24, 20, 0.2
     for _ in range(300):
         A = rng.normal(size=(n + 30, d))
         b = A[:, 0] + rng.normal(size=n + 30)
         rest = [np.delete(np.arange(n), i) for i in range(n)]
-        found = Conformal.of([Line(A[r], b[r]) for r in rest], [(A[i : i + 1], b[i : i + 1]) for i in range(n)])
+        found = Conformal.of(
+            [Line(A[r], b[r]) for r in rest], [(A[i : i + 1], b[i : i + 1]) for i in range(n)]
+        )
         plus.append(covered(found.interval(A[n:], 1 - alpha), b[n:]))
         whole = Line(A[:n], b[:n])
         size = np.quantile(np.abs(b[:n] - whole.predict(A[:n])), 1 - alpha)
@@ -262,16 +298,24 @@ def test_sets_cover():
     assert 0.87 <= np.mean(ridge) <= 0.95
 
 
-# In all surroundings --------------------------------------------------------------------------------------------------
+# In all surroundings ------------------------------------------------------------------------------
 
 
 def test_several_targets():
     both = np.column_stack([Y, -2 * Y])
-    for model in (MKLRegressorCV(KERNELS, Cs=[1.0], norms=["uniform"], cv=3), SplitConformal(Ridge(), random_state=0)):
+    for model in (
+        MKLRegressorCV(KERNELS, Cs=[1.0], norms=["uniform"], cv=3),
+        SplitConformal(Ridge(), random_state=0),
+    ):
         found = clone(model).fit(X, both).predict_interval(NEW)
         assert found.shape == (9, 2, 2)
         assert np.all(found[:, 0] <= found[:, 1])
-    first, second = SplitConformal(Ridge(), random_state=0).fit(X, both).predict_interval(NEW).transpose(2, 0, 1)
+    first, second = (
+        SplitConformal(Ridge(), random_state=0)
+        .fit(X, both)
+        .predict_interval(NEW)
+        .transpose(2, 0, 1)
+    )
     assert_allclose(second, -2 * first[:, ::-1])
 
 
@@ -282,21 +326,29 @@ def test_a_search_has_those_of_the_estimator_that_chooses_by_itself():
     assert_array_equal(search.predict_interval(NEW), tuned.predict_interval(NEW))
     assert not hasattr(search, "predict_set")
     classes = PathSearchCV(MKLClassifier(KERNELS, calibration="sigmoid"), **setting).fit(X, CLASSES)
-    assert_array_equal(classes.predict_set(NEW), MKLClassifierCV(KERNELS, **setting).fit(X, CLASSES).predict_set(NEW))
+    assert_array_equal(
+        classes.predict_set(NEW),
+        MKLClassifierCV(KERNELS, **setting).fit(X, CLASSES).predict_set(NEW),
+    )
     assert not hasattr(classes, "predict_interval")
 
 
 def test_the_steps_of_a_pipeline_and_the_names_of_columns():
     frame = pd.DataFrame(X, columns=["u", "v", "w"])
     search = PathSearchCV(
-        make_pipeline(SelectKBest(f_regression, k=2), MKLRegressor(KERNELS)), Cs=[1.0], cv=3, scale=False
+        make_pipeline(SelectKBest(f_regression, k=2), MKLRegressor(KERNELS)),
+        Cs=[1.0],
+        cv=3,
+        scale=False,
     )
     named = [("line", Linear(), ["u", "w"]), ("bell", Gaussian(), ["v"])]
     tuned = MKLRegressorCV(named, Cs=[1.0], norms=[1], cv=3)
     for model in (search, tuned):
         model.fit(frame, Y)
         assert_allclose(
-            model.predict_interval(frame[:5]), model.predict_interval(frame)[:5], err_msg=type(model).__name__
+            model.predict_interval(frame[:5]),
+            model.predict_interval(frame)[:5],
+            err_msg=type(model).__name__,
         )
 
 
@@ -348,8 +400,12 @@ def test_a_fold_of_one_class():
 
 def test_what_has_none():
     times = np.column_stack([np.arange(48) % 3 > 0, np.exp(Y)])
-    assert not hasattr(PathSearchCV(MKLSurvival(), Cs=[1.0], cv=3).fit(X, times), "predict_interval")
-    accepted = PathSearchCV(MKLOneClass(), Cs=[0.3], cv=KFold(3), scoring=lambda model, X: 1.0).fit(X)
+    assert not hasattr(
+        PathSearchCV(MKLSurvival(), Cs=[1.0], cv=3).fit(X, times), "predict_interval"
+    )
+    accepted = PathSearchCV(MKLOneClass(), Cs=[0.3], cv=KFold(3), scoring=lambda model, X: 1.0).fit(
+        X
+    )
     assert not hasattr(accepted, "predict_interval")
     assert not hasattr(accepted, "predict_set")
     assert not hasattr(MKLRegressor(), "predict_interval")
@@ -377,12 +433,18 @@ def test_wrong_splits():
     for size in (0, 1, 2, -0.5, "half", np.nan):
         with pytest.raises(ValueError, match=r"calibration_size=.*: give a number between 0 and 1"):
             SplitConformal(Ridge(), calibration_size=size).fit(X, Y)
-    with pytest.raises(TypeError, match="estimator=StandardScaler: give a regressor or a classifier"):
+    with pytest.raises(
+        TypeError, match="estimator=StandardScaler: give a regressor or a classifier"
+    ):
         SplitConformal(StandardScaler()).fit(X, Y)
     with pytest.raises(ValueError, match="y: the samples have several labels"):
         SplitConformal(GaussianNB()).fit(X, np.column_stack([CLASSES == "a", CLASSES == "b"]))
-    with pytest.raises(ValueError, match=r"y has 2 columns, but MKLSurvival predicts 1 numbers per sample"):
-        SplitConformal(MKLSurvival(), random_state=0).fit(X, np.column_stack([np.ones(48), np.exp(Y)]))
+    with pytest.raises(
+        ValueError, match=r"y has 2 columns, but MKLSurvival predicts 1 numbers per sample"
+    ):
+        SplitConformal(MKLSurvival(), random_state=0).fit(
+            X, np.column_stack([np.ones(48), np.exp(Y)])
+        )
     with pytest.raises(ValueError, match="NaN"):
         SplitConformal(Ridge(), random_state=0).fit(X, np.where(np.arange(48) == 7, np.nan, Y))
 
@@ -395,4 +457,6 @@ def test_model_files(tmp_path):
         (MKLRidgeClassifierCV(KERNELS), CLASSES, "predict_set"),
     ):
         save(model.fit(X, y), tmp_path / "model.skops")
-        assert_array_equal(getattr(load(tmp_path / "model.skops"), method)(NEW), getattr(model, method)(NEW))
+        assert_array_equal(
+            getattr(load(tmp_path / "model.skops"), method)(NEW), getattr(model, method)(NEW)
+        )

@@ -1,4 +1,5 @@
-"""The walk: known optima, how many evaluations they cost, and what it does where a quadratic is no good."""
+"""The walk: known optima, how many evaluations they cost, and what it does where a quadratic is no
+good."""
 
 from __future__ import annotations
 
@@ -9,11 +10,20 @@ from kernelmosaic.model_selection.response_surface import Exploration, Terrain
 
 
 def explore(function, n, **options):
-    options = {"centre": np.zeros(n), "lower": -np.ones(n), "upper": np.ones(n), "step": np.full(n, 0.3)} | options
+    options = {
+        "centre": np.zeros(n),
+        "lower": -np.ones(n),
+        "upper": np.ones(n),
+        "step": np.full(n, 0.3),
+    } | options
     walk = Exploration(Terrain(**options), lambda Z: np.array([function(z) for z in Z]))
     walk.run()
-    assert np.all((walk.points >= options["lower"] - 1e-12) & (walk.points <= options["upper"] + 1e-12))
-    distances = np.linalg.norm(walk.points[:, None] - walk.points, axis=2) + np.eye(len(walk.points))
+    assert np.all(
+        (walk.points >= options["lower"] - 1e-12) & (walk.points <= options["upper"] + 1e-12)
+    )
+    distances = np.linalg.norm(walk.points[:, None] - walk.points, axis=2) + np.eye(
+        len(walk.points)
+    )
     assert distances.min() >= min(0.01, options.get("tol", 0.01))  # nothing is evaluated twice
     return walk, walk.points[np.nanargmin(walk.responses)]
 
@@ -97,7 +107,9 @@ def test_first_order_needs_a_point_a_factor_and_goes_downhill(n):
 
 def test_first_order_settles_in_a_bowl():
     _, best = explore(lambda z: np.sum((z - 0.4) ** 2), 5, order=1)
-    assert np.sum((best - 0.4) ** 2) < 0.2 * np.sum(0.4**2 * np.ones(5))  # a plane knows no curvature: near, not there
+    assert np.sum((best - 0.4) ** 2) < 0.2 * np.sum(
+        0.4**2 * np.ones(5)
+    )  # a plane knows no curvature: near, not there
 
 
 def test_no_more_than_max_iter_points_after_the_design():
@@ -109,8 +121,13 @@ def test_no_more_than_max_iter_points_after_the_design():
 
 def test_of_points_that_tie_to_rounding_the_first_stays():
     """Means of the same fold scores in another order differ in their last bits."""
-    walk = Exploration(Terrain(np.zeros(1), -np.ones(1), np.ones(1), np.full(1, 0.3)), lambda Z: np.empty(0))
-    walk.points, walk.responses = np.array([[0.0], [0.3], [0.6]]), np.array([-0.8, np.nextafter(-0.8, -1), -0.7])
+    walk = Exploration(
+        Terrain(np.zeros(1), -np.ones(1), np.ones(1), np.full(1, 0.3)), lambda Z: np.empty(0)
+    )
+    walk.points, walk.responses = (
+        np.array([[0.0], [0.3], [0.6]]),
+        np.array([-0.8, np.nextafter(-0.8, -1), -0.7]),
+    )
     assert walk._best() == 0
     walk.responses[1] -= 1e-9
     assert walk._best() == 1

@@ -1,4 +1,5 @@
-"""The search as a scikit-learn estimator: on a formula, on machines, broken, cloned, pickled and nested."""
+"""The search as a scikit-learn estimator: on a formula, on machines, broken, cloned, pickled and
+nested."""
 
 from __future__ import annotations
 
@@ -11,7 +12,12 @@ from joblib import parallel_config
 from sklearn.base import clone
 from sklearn.datasets import make_classification
 from sklearn.exceptions import FitFailedWarning
-from sklearn.model_selection import GridSearchCV, StratifiedKFold, StratifiedShuffleSplit, cross_val_score
+from sklearn.model_selection import (
+    GridSearchCV,
+    StratifiedKFold,
+    StratifiedShuffleSplit,
+    cross_val_score,
+)
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
@@ -50,23 +56,33 @@ def toy():
 def test_exact_quadratic_costs_the_design_and_one_point(P):
     names = NAMES[: P - 1]
     fixed = dict(zip(NAMES, 10**OPTIMUM, strict=True))
-    base = ScoredByFormula(bowl, **{name: value for name, value in fixed.items() if name not in names})
+    base = ScoredByFormula(
+        bowl, **{name: value for name, value in fixed.items() if name not in names}
+    )
     ScoredByFormula.log.clear()
     search = ResponseSurfaceSearchCV(base, on=names, cv=3, refit=False).fit(X, y)
     assert search.n_solver_calls_ == P * (P + 1) // 2 + 1 == len(search.cv_results_["params"])
     found = np.log10([search.best_params_[name] for name in names])
     np.testing.assert_allclose(found, OPTIMUM[: P - 1], atol=1e-6)
     assert search.best_score_ == pytest.approx(0.0, abs=1e-10)
-    np.testing.assert_allclose(search.surface_.minimise(-np.ones(P - 1), np.ones(P - 1)), found, atol=1e-6)
+    np.testing.assert_allclose(
+        search.surface_.minimise(-np.ones(P - 1), np.ones(P - 1)), found, atol=1e-6
+    )
     # three folds per point, and no point twice
-    assert len(ScoredByFormula.log) == 3 * search.n_solver_calls_ == 3 * len(set(ScoredByFormula.log))
+    assert (
+        len(ScoredByFormula.log) == 3 * search.n_solver_calls_ == 3 * len(set(ScoredByFormula.log))
+    )
 
 
 def test_starts_from_the_estimators_own_values_and_respects_a_box_a_factor():
     base = ScoredByFormula(bowl, p1=100.0, p2=10**-0.37, p3=10**0.11, p4=10**0.64, p5=10**-0.58)
-    search = ResponseSurfaceSearchCV(base, on=["p1", "p2"], bounds=[(-0.5, 2), (-0.3, 0.3)], cv=2).fit(X, y)
+    search = ResponseSurfaceSearchCV(
+        base, on=["p1", "p2"], bounds=[(-0.5, 2), (-0.3, 0.3)], cv=2
+    ).fit(X, y)
     np.testing.assert_allclose(search.design_.points[0], [2.0, -0.37])
-    assert search.design_.points[:, 0].min() == pytest.approx(1.5)  # the optimum at 0.42 is out of reach
+    assert search.design_.points[:, 0].min() == pytest.approx(
+        1.5
+    )  # the optimum at 0.42 is out of reach
     assert np.all(np.abs(search.design_.points[:, 1] + 0.37) <= 0.3 + 1e-12)
 
 
@@ -76,7 +92,10 @@ def test_partly_and_wholly_failed_points_are_recorded_and_left_out():
         warnings.simplefilter("always")
         search = ResponseSurfaceSearchCV(base, on=["p1", "p2"], cv=3).fit(X, y)
     assert any(issubclass(w.category, FitFailedWarning) for w in caught)
-    scores, failed = search.cv_results_["mean_test_score"], [p["p1"] > 10**0.2 for p in search.cv_results_["params"]]
+    scores, failed = (
+        search.cv_results_["mean_test_score"],
+        [p["p1"] > 10**0.2 for p in search.cv_results_["params"]],
+    )
     np.testing.assert_array_equal(np.isnan(scores), failed)
     assert sum(failed) >= 2
     assert len(scores) == search.n_solver_calls_ == len(search.design_.points)
@@ -105,7 +124,9 @@ def test_error_score_raise_and_a_design_without_any_sound_fit():
     with pytest.raises(RuntimeError, match="no solution here"):
         ResponseSurfaceSearchCV(base, on=["p1"], cv=2, error_score="raise").fit(X, y)
     for verbose in (False, True):
-        search = ResponseSurfaceSearchCV(base.set_params(p1=100.0), on=["p2"], cv=2, verbose=verbose)
+        search = ResponseSurfaceSearchCV(
+            base.set_params(p1=100.0), on=["p2"], cv=2, verbose=verbose
+        )
         with pytest.raises(ValueError, match="fits failed"):
             search.fit(X, y)
 
@@ -152,7 +173,9 @@ def test_settings_may_be_compared_on_a_part_and_the_best_fitted_to_all():
 
 
 def test_penalties_keep_the_first_at_one_and_the_sum_rule(toy):
-    search = ResponseSurfaceSearchCV(MKLClassifier(THREE), on="penalties", cv=2, max_iter=2).fit(*toy)
+    search = ResponseSurfaceSearchCV(MKLClassifier(THREE), on="penalties", cv=2, max_iter=2).fit(
+        *toy
+    )
     d = np.array(search.best_params_["penalties"])
     assert d[0] == 1.0
     assert search.design_.labels == ["d[polynomial]", "d[gaussian]"]
@@ -171,7 +194,9 @@ def test_weights_are_kept_as_found(toy):
 
 
 def test_penalties_and_C_together_are_never_worse_than_the_centre(toy):
-    search = ResponseSurfaceSearchCV(MKLClassifier(THREE, C=0.5), on=["penalties", "C"], cv=2, max_iter=1).fit(*toy)
+    search = ResponseSurfaceSearchCV(
+        MKLClassifier(THREE, C=0.5), on=["penalties", "C"], cv=2, max_iter=1
+    ).fit(*toy)
     assert search.design_.labels == ["d[polynomial]", "d[gaussian]", "C"]
     assert search.design_.n_initial == 10
     assert search.cv_results_["params"][0] == {"penalties": (1.0, 1.0, 1.0), "C": 0.5}
@@ -183,10 +208,14 @@ def test_regression_in_a_pipeline_and_a_kernel_a_column():
     U = rng.standard_normal((30, 3))
     v = U[:, 0] + 0.1 * rng.standard_normal(30)
     piped = make_pipeline(StandardScaler(), MKLRegressor([Linear(), Gaussian("median")]))
-    search = ResponseSurfaceSearchCV(piped, on=["mklregressor__penalties"], cv=2, max_iter=1).fit(U, v)
+    search = ResponseSurfaceSearchCV(piped, on=["mklregressor__penalties"], cv=2, max_iter=1).fit(
+        U, v
+    )
     assert search.design_.labels == ["d[gaussian]"]
     assert search.best_score_ > 0.8
-    columns = ResponseSurfaceSearchCV(MKLRegressor([per_column(Linear())]), cv=2, max_iter=0).fit(U, v)
+    columns = ResponseSurfaceSearchCV(MKLRegressor([per_column(Linear())]), cv=2, max_iter=0).fit(
+        U, v
+    )
     assert columns.design_.labels == ["d[linear[1]]", "d[linear[2]]"]
     piped = make_pipeline(StandardScaler(), MKLRegressor([per_column(Linear())]))
     with pytest.raises(ValueError, match="inside a pipeline"):
@@ -195,7 +224,9 @@ def test_regression_in_a_pipeline_and_a_kernel_a_column():
 
 def test_any_estimator_beats_or_meets_its_start():
     U, v = make_classification(80, random_state=0)
-    search = ResponseSurfaceSearchCV(SVC(gamma=0.05), on=["C", "gamma"], bounds=(-2, 2), cv=3).fit(U, v)
+    search = ResponseSurfaceSearchCV(SVC(gamma=0.05), on=["C", "gamma"], bounds=(-2, 2), cv=3).fit(
+        U, v
+    )
     assert search.best_score_ >= cross_val_score(SVC(gamma=0.05), U, v, cv=3).mean()
     assert search.predict(U).shape == v.shape
 
@@ -215,7 +246,9 @@ def test_clone_pickle_and_nested(toy):
 
 def test_parallel_fits_change_nothing():
     U, v = make_classification(60, random_state=0)
-    alone = ResponseSurfaceSearchCV(SVC(), on=["C"], cv=FiveByTwoFold(random_state=0), max_iter=2).fit(U, v)
+    alone = ResponseSurfaceSearchCV(
+        SVC(), on=["C"], cv=FiveByTwoFold(random_state=0), max_iter=2
+    ).fit(U, v)
     with parallel_config("threading"):
         together = clone(alone).set_params(n_jobs=2).fit(U, v)
     np.testing.assert_array_equal(together.design_.points, alone.design_.points)
@@ -240,7 +273,9 @@ def test_parameters_stay_as_given_while_it_fits():
         seen.append((search.verbose, search.cv))
         return model.score(X, y)
 
-    search = ResponseSurfaceSearchCV(ScoredByFormula(bowl), on=["p1"], cv=splits, verbose=True, scoring=score)
+    search = ResponseSurfaceSearchCV(
+        ScoredByFormula(bowl), on=["p1"], cv=splits, verbose=True, scoring=score
+    )
     assert search.fit(X, y) is search
     assert set(seen) == {(True, splits)}
     # Splits that can be read once are enough.
@@ -290,7 +325,9 @@ def test_one_class_machines_are_scored_by_the_outliers_among_the_samples():
     X, y = rng.standard_normal((40, 2)), np.r_[np.ones(32), -np.ones(8)].astype(int)
     X[y < 0] *= 6.0
     model = MKLOneClass([Gaussian(1.0), Gaussian(4.0)], nu=0.2, tol=1e-6)
-    search = ResponseSurfaceSearchCV(model, on=["nu"], bounds=(-0.5, 0.5), cv=2, max_iter=1).fit(X, y)
+    search = ResponseSurfaceSearchCV(model, on=["nu"], bounds=(-0.5, 0.5), cv=2, max_iter=1).fit(
+        X, y
+    )
     nu = search.best_params_["nu"]
     areas = []
     for train, held in StratifiedKFold(2).split(X, y):
@@ -299,24 +336,33 @@ def test_one_class_machines_are_scored_by_the_outliers_among_the_samples():
         areas.append(np.mean(inliers[:, np.newaxis] > outliers))
     assert search.best_score_ == pytest.approx(np.mean(areas), abs=0.02)
     assert search.best_score_ > 0.7
-    with pytest.raises(ValueError, match="scoring=None: MKLOneClass has no score of its own; give y"):
+    with pytest.raises(
+        ValueError, match="scoring=None: MKLOneClass has no score of its own; give y"
+    ):
         clone(search).fit(X)
 
 
 def test_what_an_estimator_without_penalties_is_searched_over_is_said(toy):
     X, y = toy
-    with pytest.raises(ValueError, match=r"no parameter 'penalties'; give .* such as on=\['kappa'\]"):
+    with pytest.raises(
+        ValueError, match=r"no parameter 'penalties'; give .* such as on=\['kappa'\]"
+    ):
         ResponseSurfaceSearchCV(BilinearMKLClassifier([Linear(), Gaussian()])).fit(X, y)
 
 
 @pytest.mark.parametrize("gap", [np.nan, None], ids=["NaN", "None"])
-@pytest.mark.parametrize("model", [MKLRegressor(THREE), make_pipeline(StandardScaler(), MKLClassifier(THREE))])
+@pytest.mark.parametrize(
+    "model", [MKLRegressor(THREE), make_pipeline(StandardScaler(), MKLClassifier(THREE))]
+)
 def test_samples_without_a_target_are_counted(toy, model, gap):
     X, y = toy
     y = y.astype(object)
     y[[3, 5]] = gap
     on = "penalties" if isinstance(model, MKLRegressor) else ["mklclassifier__C"]
-    with pytest.raises(ValueError, match=r"2 of 40 samples have no target, the first of them sample 3; leave them out"):
+    with pytest.raises(
+        ValueError,
+        match=r"2 of 40 samples have no target, the first of them sample 3; leave them out",
+    ):
         ResponseSurfaceSearchCV(model, on=on, cv=2).fit(X, y)
 
 
@@ -324,7 +370,9 @@ def test_samples_without_a_target_are_counted(toy, model, gap):
 def test_a_score_that_no_fold_defines_is_named(toy):
     X, _ = toy
     model = MKLOneClass([Gaussian(1.0), Gaussian(4.0)])
-    with pytest.raises(ValueError, match=r"y has the values \[1\.0\]: MKLOneClass .* give both, or another scoring"):
+    with pytest.raises(
+        ValueError, match=r"y has the values \[1\.0\]: MKLOneClass .* give both, or another scoring"
+    ):
         ResponseSurfaceSearchCV(model, cv=2).fit(X, np.ones(len(X)))
     undefined = ResponseSurfaceSearchCV(model, cv=2, scoring=lambda model, X, y: np.nan)
     with pytest.raises(ValueError, match="the score is NaN at every point of the design"):

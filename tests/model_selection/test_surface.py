@@ -1,4 +1,5 @@
-"""Fit and minimiser of a quadratic: against its own coefficients, a fine grid, and SciPy's bounded least squares."""
+"""Fit and minimiser of a quadratic: against its own coefficients, a fine grid, and SciPy's bounded
+least squares."""
 
 from __future__ import annotations
 
@@ -6,7 +7,11 @@ import numpy as np
 import pytest
 from scipy.optimize import lsq_linear
 
-from kernelmosaic.model_selection.response_surface import ResponseSurface, fit_surface, koshal_design
+from kernelmosaic.model_selection.response_surface import (
+    ResponseSurface,
+    fit_surface,
+    koshal_design,
+)
 
 
 def random_surface(rng, n, convex):
@@ -53,7 +58,9 @@ def test_convex_minimiser_is_that_of_bounded_least_squares(n, seed):
     assert surface.is_convex
     # zᵀQz + ⟨b, z⟩ = ‖Rz + R⁻ᵀb/2‖² + constant with Q = RᵀR
     R = np.linalg.cholesky(surface.quadratic).T
-    wanted = lsq_linear(R, -np.linalg.solve(R.T, surface.linear) / 2, (-0.4, 0.7), method="bvls", tol=1e-14)
+    wanted = lsq_linear(
+        R, -np.linalg.solve(R.T, surface.linear) / 2, (-0.4, 0.7), method="bvls", tol=1e-14
+    )
     found = surface.minimise(np.full(n, -0.4), np.full(n, 0.7))
     assert np.all((found >= -0.4) & (found <= 0.7))
     np.testing.assert_allclose(found, wanted.x, atol=1e-5)
@@ -81,7 +88,9 @@ def test_flat_directions_are_not_walked():
     flat = ResponseSurface(1.0, np.zeros(2), np.zeros((2, 2)))
     np.testing.assert_array_equal(flat.minimise([-1, -1], [1, 1], start=[0.3, -0.2]), [0.3, -0.2])
     valley = ResponseSurface(0.0, np.array([-1.0, 0.0]), np.diag([1.0, 0.0]))
-    np.testing.assert_allclose(valley.minimise([-1, -1], [1, 1], start=[0.0, 0.4]), [0.5, 0.4], atol=1e-12)
+    np.testing.assert_allclose(
+        valley.minimise([-1, -1], [1, 1], start=[0.0, 0.4]), [0.5, 0.4], atol=1e-12
+    )
 
 
 def test_constant_responses_leave_no_rounding_in_the_coefficients():

@@ -1,4 +1,5 @@
-"""Weights of every class and kernel, and weights shared by the classes of a joint machine, against conic programs."""
+"""Weights of every class and kernel, and weights shared by the classes of a joint machine, against
+conic programs."""
 
 from __future__ import annotations
 
@@ -12,7 +13,12 @@ from kernelmosaic.learning.newton import Newton
 from kernelmosaic.learning.norms import PowerNorm, SumNorm
 from kernelmosaic.learning.problem import LearnerOptions
 from kernelmosaic.machines.base import CrammerSinger, PairwiseSlack
-from kernelmosaic.multiclass.learning import ClassNewton, ClassWiseProblem, ProjectedGradient, QuasiNewton
+from kernelmosaic.multiclass.learning import (
+    ClassNewton,
+    ClassWiseProblem,
+    ProjectedGradient,
+    QuasiNewton,
+)
 
 pytest.importorskip("clarabel")
 from tests.reference.joint import solve_bilinear_conic, solve_joint_conic, solve_joint_mkl_conic
@@ -27,11 +33,15 @@ def make_problem(seed, n=24, k=3, P=3):
 
 
 def learn(learner, Ks, machine, tol, max_iter):
-    return learner(LearnerOptions(SumNorm(), np.ones(len(Ks)), tol, max_iter)).learn(StoredStack(Ks), machine)
+    return learner(LearnerOptions(SumNorm(), np.ones(len(Ks)), tol, max_iter)).learn(
+        StoredStack(Ks), machine
+    )
 
 
 def class_wise(Ks, machine):
-    return ClassWiseProblem(StoredStack(Ks), machine, LearnerOptions(SumNorm(), np.ones(len(Ks)), tol=0.0))
+    return ClassWiseProblem(
+        StoredStack(Ks), machine, LearnerOptions(SumNorm(), np.ones(len(Ks)), tol=0.0)
+    )
 
 
 @pytest.mark.parametrize("learner", [ClassNewton, QuasiNewton])
@@ -61,7 +71,11 @@ def test_the_gap_is_a_true_bound_long_before_the_end(learner):
     for max_iter in (1, 3, 6):
         found = learn(learner, Ks, CrammerSinger(y, 1.0), 1e-12, max_iter)
         assert found.n_solves == max_iter
-        assert found.objective * (1 - found.gap) <= optimum * (1 + 1e-7) <= found.objective * (1 + 2e-7)
+        assert (
+            found.objective * (1 - found.gap)
+            <= optimum * (1 + 1e-7)
+            <= found.objective * (1 + 2e-7)
+        )
 
 
 def test_rescaling_changes_no_output_and_balances_the_regulariser():
@@ -71,7 +85,9 @@ def test_rescaling_changes_no_output_and_balances_the_regulariser():
     at = problem.evaluate(d, None, 1e-6)
     scaled, solution = problem.rescaled(at)
     matrices = np.einsum("cr,rij->cij", scaled, Ks)
-    assert_allclose(np.einsum("cij,jc->ic", matrices, solution.beta), at.solution.values, rtol=1e-9, atol=1e-12)
+    assert_allclose(
+        np.einsum("cij,jc->ic", matrices, solution.beta), at.solution.values, rtol=1e-9, atol=1e-12
+    )
     squares = np.einsum("ic,cij,jc->c", solution.beta, matrices, solution.beta)
     assert_allclose(squares, scaled.sum(axis=1), rtol=1e-9)
     losses = problem.machine.program.losses(at.solution.values)
@@ -100,7 +116,9 @@ def test_a_class_may_end_without_any_weight(learner):
     # Kernels that see nothing of the third class: its output is best left at zero.
     rng = np.random.default_rng(5)
     y = np.repeat([0, 1, 2], 10)
-    X = np.concatenate([rng.normal(3, 0.5, (10, 1)), rng.normal(-3, 0.5, (10, 1)), np.zeros((10, 1))])
+    X = np.concatenate(
+        [rng.normal(3, 0.5, (10, 1)), rng.normal(-3, 0.5, (10, 1)), np.zeros((10, 1))]
+    )
     Ks = np.stack([X @ X.T, (X**3) @ (X**3).T])
     optimum, norms = solve_bilinear_conic(Ks, y, 3, 0.05)
     found = learn(learner, Ks, CrammerSinger(y, 0.05), 1e-4, 500)

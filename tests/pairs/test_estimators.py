@@ -1,4 +1,5 @@
-"""Estimators on kernels of pairs that share members, against the same fits on matrices that are written down."""
+"""Estimators on kernels of pairs that share members, against the same fits on matrices that are
+written down."""
 
 from __future__ import annotations
 
@@ -42,7 +43,8 @@ X = np.hstack([LEFT[LEFT_OF], RIGHT[RIGHT_OF]])
 F = np.sin(LEFT[LEFT_OF, 0] * RIGHT[RIGHT_OF, 0]) + 0.3 * RIGHT[RIGHT_OF, 1]
 y = F + 0.1 * rng.normal(size=M * Q)
 KERNELS = pairwise(
-    [("g", Gaussian(1.5), [0, 1]), ("l", Linear(), [0, 1])], [("g", Gaussian(2.0), [2, 3, 4]), ("l", Linear(), [2, 3])]
+    [("g", Gaussian(1.5), [0, 1]), ("l", Linear(), [0, 1])],
+    [("g", Gaussian(2.0), [2, 3, 4]), ("l", Linear(), [2, 3])],
 )
 TRAIN, TEST = slice(0, N), slice(N, None)
 
@@ -54,7 +56,9 @@ def written_down() -> tuple[list, np.ndarray]:
     at = LEFT_OF * Q + RIGHT_OF
     names = [name for name, _, _ in KERNELS]
     full = [np.kron(A, B)[np.ix_(at, at)] for A in left for B in right]
-    return [(name, Precomputed(K)) for name, K in zip(names, full, strict=True)], np.arange(M * Q)[:, np.newaxis]
+    return [(name, Precomputed(K)) for name, K in zip(names, full, strict=True)], np.arange(M * Q)[
+        :, np.newaxis
+    ]
 
 
 @pytest.mark.parametrize(
@@ -70,7 +74,9 @@ def written_down() -> tuple[list, np.ndarray]:
 )
 def test_fits_are_those_on_the_matrices_written_down(model):
     target = y > 0 if isinstance(model, MKLClassifier) else y
-    pairs = clone(model).set_params(kernels=KERNELS, memory_budget=SMALL).fit(X[TRAIN], target[TRAIN])
+    pairs = (
+        clone(model).set_params(kernels=KERNELS, memory_budget=SMALL).fit(X[TRAIN], target[TRAIN])
+    )
     matrices, rows = written_down()
     plain = clone(model).set_params(kernels=matrices).fit(rows[TRAIN], target[TRAIN])
     assert isinstance(pairs.function_.expansion.sums, PairSums)
@@ -79,7 +85,11 @@ def test_fits_are_those_on_the_matrices_written_down(model):
     assert pairs.objective_ == pytest.approx(plain.objective_, rel=3 * model.tol)
     assert_allclose(pairs.weights_, plain.weights_, atol=3e-3)
     values = "predict" if target is y else "decision_function"
-    assert_allclose(getattr(pairs, values)(X[TEST]), getattr(plain, values)(rows[TEST]), atol=1e-2 * np.abs(y).max())
+    assert_allclose(
+        getattr(pairs, values)(X[TEST]),
+        getattr(plain, values)(rows[TEST]),
+        atol=1e-2 * np.abs(y).max(),
+    )
 
 
 def test_several_targets_share_weights():
@@ -103,7 +113,8 @@ def test_one_class_and_gates_take_pairs():
     assert one.objective_ == pytest.approx(plain.objective_, rel=2e-3)
     gated = LocalizedMKLClassifier(KERNELS, C=1.0, n_init=1, max_iter=2, random_state=0)
     values = [
-        gated.set_params(memory_budget=b).fit(X[TRAIN], y[TRAIN] > 0).decision_function(X[TEST]) for b in (None, SMALL)
+        gated.set_params(memory_budget=b).fit(X[TRAIN], y[TRAIN] > 0).decision_function(X[TEST])
+        for b in (None, SMALL)
     ]
     assert_allclose(values[0], values[1], atol=1e-2 * np.abs(values[0]).max())
 
@@ -111,14 +122,19 @@ def test_one_class_and_gates_take_pairs():
 def test_model_files(tmp_path):
     model = MKLRegressor(KERNELS, memory_budget=SMALL).fit(X[TRAIN], y[TRAIN])
     save(model, tmp_path / "pairs.skops")
-    assert_allclose(load(tmp_path / "pairs.skops").predict(X[TEST]), model.predict(X[TEST]), rtol=1e-12)
+    assert_allclose(
+        load(tmp_path / "pairs.skops").predict(X[TEST]), model.predict(X[TEST]), rtol=1e-12
+    )
 
 
 def test_searches_with_folds_of_pairs():
     folds = PairSplit(2, new="left", left=[0, 1], right=[2, 3, 4], random_state=0)
     squares = {"kernels": KERNELS, "loss": "squared", "tol": 1e-2, "memory_budget": SMALL}
     model = MKLRegressorCV(Cs=[1.0, 10.0], cv=folds, **squares).fit(X[TRAIN], y[TRAIN])
-    scores = [cross_val_score(MKLRegressor(C=C, **squares), X[TRAIN], y[TRAIN], cv=folds).mean() for C in (1.0, 10.0)]
+    scores = [
+        cross_val_score(MKLRegressor(C=C, **squares), X[TRAIN], y[TRAIN], cv=folds).mean()
+        for C in (1.0, 10.0)
+    ]
     assert (1.0, 10.0)[int(np.argmax(scores))] == model.C_
     ridge = MKLRidgeCV(KERNELS, alpha=0.3, weights="uniform")
     known = cross_val_score(ridge, X, y, cv=PairSplit(2, random_state=0)).mean()
@@ -126,7 +142,7 @@ def test_searches_with_folds_of_pairs():
     assert known > cross_val_score(ridge, X, y, cv=both).mean()
 
 
-# Ridge ----------------------------------------------------------------------------------------------------------------
+# Ridge --------------------------------------------------------------------------------------------
 
 
 def ridge_problem(targets: RidgeTargets, **options: int) -> tuple[RidgeProblem, np.ndarray]:
@@ -160,7 +176,9 @@ def test_residuals_are_those_of_generalised_cross_validation():
     expected = A @ targets.Y / (tau * targets.weight[:, np.newaxis])
     assert_allclose(machine.residuals, expected, rtol=0.04)
     fit = np.tensordot(at.weights, Ks, 1) @ machine.beta + machine.intercept
-    assert_allclose(targets.Y - fit, (at.alpha / targets.weight)[:, np.newaxis] * machine.beta, atol=1e-8)
+    assert_allclose(
+        targets.Y - fit, (at.alpha / targets.weight)[:, np.newaxis] * machine.beta, atol=1e-8
+    )
 
 
 @pytest.mark.parametrize("classes", [False, True], ids=["numbers", "classes"])
@@ -177,14 +195,23 @@ def test_slopes_of_the_criterion_are_differences(classes):
 def test_systems_are_solved_whatever_the_ridge(block):
     kernel_set = KernelSet.fit(lay_specs(read_kernels(KERNELS), X[TRAIN]), X[TRAIN], "trace")
     views = kernel_set.views(X[TRAIN])
-    stack = make_pair_stack(kernel_set, views, options=StackOptions(few_pairs=0, pair_block=block, pair_rank=100))
+    stack = make_pair_stack(
+        kernel_set, views, options=StackOptions(few_pairs=0, pair_block=block, pair_rank=100)
+    )
     targets = ridge_targets(False)
     eta = np.array([1.0, 0.5, 0.3, 2.0])
-    K = np.tensordot(eta, np.array([K for _, K in sorted(kernel_set.blocks(views, views, range(4)))]), 1)
+    K = np.tensordot(
+        eta, np.array([K for _, K in sorted(kernel_set.blocks(views, views, range(4)))]), 1
+    )
     problem = pair_problem(stack, targets, RidgeOptions())
     for alpha in (1e-3, 1e-6, 1e-9):
         machine = problem.machine(RidgePoint(eta, alpha, 1.0, {}))
-        left = targets.Y - K @ machine.beta - machine.intercept - alpha / targets.weight[:, np.newaxis] * machine.beta
+        left = (
+            targets.Y
+            - K @ machine.beta
+            - machine.intercept
+            - alpha / targets.weight[:, np.newaxis] * machine.beta
+        )
         assert np.linalg.norm(left) <= 1e-3 * np.linalg.norm(targets.Y)
         assert abs(machine.beta.sum()) <= 1e-6 * np.abs(machine.beta).sum()
         assert machine.unsolved == 0.0
@@ -193,7 +220,10 @@ def test_systems_are_solved_whatever_the_ridge(block):
 def test_systems_that_are_not_solved_are_said():
     kernels = pairwise([("g", Gaussian(1e3), [0, 1])], [("g", Gaussian(1e3), [2, 3, 4])])
     model = MKLRidgeCV(kernels, alpha=1e-30, weights=[1.0], memory_budget=SMALL)
-    with pytest.warns(ConvergenceWarning, match=r"130 pairs were solved to a relative residual of .* an alpha larger"):
+    with pytest.warns(
+        ConvergenceWarning,
+        match=r"130 pairs were solved to a relative residual of .* an alpha larger",
+    ):
         model.fit(X[TRAIN], y[TRAIN])
 
 
@@ -203,13 +233,17 @@ def test_ridge_on_pairs_predicts_as_ridge_on_matrices():
     assert isinstance(pairs.function_.expansion.sums, PairSums)
     errors = [np.mean((one.predict(X[TEST]) - F[TEST]) ** 2) for one in (pairs, plain)]
     assert errors[0] < 1.5 * errors[1] + 0.01
-    given = [MKLRidgeCV(KERNELS, alpha=0.3, weights="uniform", memory_budget=b) for b in (None, SMALL)]
+    given = [
+        MKLRidgeCV(KERNELS, alpha=0.3, weights="uniform", memory_budget=b) for b in (None, SMALL)
+    ]
     outputs = [one.fit(X[TRAIN], y[TRAIN]).predict(X[TEST]) for one in given]
     assert_allclose(outputs[0], outputs[1], atol=1e-4)
     inside = pairs.predict_interval(X[TEST], coverage=0.8)
     share = np.mean((inside[:, 0] <= y[TEST]) & (y[TEST] <= inside[:, 1]))
     assert 0.5 < share <= 1.0
-    classes = MKLRidgeClassifierCV(KERNELS, weights="uniform", memory_budget=SMALL).fit(X[TRAIN], y[TRAIN] > 0)
+    classes = MKLRidgeClassifierCV(KERNELS, weights="uniform", memory_budget=SMALL).fit(
+        X[TRAIN], y[TRAIN] > 0
+    )
     assert classes.score(X[TEST], F[TEST] > 0) > 0.8
     assert classes.predict_proba(X[TEST]).shape == (M * Q - N, 2)
 
@@ -223,11 +257,15 @@ def test_smooth_kernels_and_little_noise(alpha):
     Z = np.hstack([left[i], right[j]])
     target = np.sin(left[i, 0]) * right[j, 0] + left[i, 1] * right[j, 1]
     kernels = pairwise([("a", Gaussian(8.0), [0, 1])], [("b", Gaussian(8.0), [2, 3])])
-    model = MKLRidgeCV(kernels, alpha=alpha, weights=[1.0], n_init=1, memory_budget=SMALL).fit(Z[:n], target[:n])
+    model = MKLRidgeCV(kernels, alpha=alpha, weights=[1.0], n_init=1, memory_budget=SMALL).fit(
+        Z[:n], target[:n]
+    )
     assert isinstance(model.function_.expansion.sums, PairSums)
     # The same system, factorised.
     K = model.kernel_matrix(Z[:n])
-    system = np.block([[K + model.alpha_ * np.eye(n), np.ones((n, 1))], [np.ones((1, n)), np.zeros((1, 1))]])
+    system = np.block(
+        [[K + model.alpha_ * np.eye(n), np.ones((n, 1))], [np.ones((1, n)), np.zeros((1, 1))]]
+    )
     solution = np.linalg.solve(system, np.append(target[:n], 0.0))
     expected = model.kernel_matrix(Z[n:], Z[:n]) @ solution[:-1] + solution[-1]
     assert_allclose(model.predict(Z[n:]), expected, atol=2e-2 * target.std())
@@ -235,7 +273,9 @@ def test_smooth_kernels_and_little_noise(alpha):
 
 @pytest.mark.parametrize("budget", [None, SMALL], ids=["matrices", "members"])
 def test_weights_that_are_products_of_those_of_the_sides(budget):
-    model = MKLRidgeCV(KERNELS, weights="factorized", n_init=1, memory_budget=budget).fit(X[TRAIN], y[TRAIN])
+    model = MKLRidgeCV(KERNELS, weights="factorized", n_init=1, memory_budget=budget).fit(
+        X[TRAIN], y[TRAIN]
+    )
     W = model.weights_.reshape(2, 2)
     assert np.linalg.svd(W, compute_uv=False)[1] < 1e-12 * W.max()
     assert model.stationarity_ <= model.tol
@@ -247,12 +287,20 @@ def test_weights_that_are_products_of_those_of_the_sides(budget):
 
 def test_what_ridge_does_not_compute_of_pairs():
     model = MKLRidgeCV(KERNELS, memory_budget=SMALL)
-    with pytest.raises(ValueError, match="criterion='evidence': 130 pairs have 14 left and 12 right members"):
+    with pytest.raises(
+        ValueError, match="criterion='evidence': 130 pairs have 14 left and 12 right members"
+    ):
         clone(model).set_params(criterion="evidence").fit(X[TRAIN], y[TRAIN])
-    with pytest.raises(ValueError, match=r"groups: 130 pairs .* choose alpha by cross-validation with PairSplit"):
+    with pytest.raises(
+        ValueError, match=r"groups: 130 pairs .* choose alpha by cross-validation with PairSplit"
+    ):
         clone(model).fit(X[TRAIN], y[TRAIN], groups=LEFT_OF[TRAIN])
-    with pytest.raises(ValueError, match="return_std=True: the matrix of the 130 training pairs is not computed"):
-        model.set_params(alpha=1.0, weights="uniform").fit(X[TRAIN], y[TRAIN]).predict(X[TEST], return_std=True)
+    with pytest.raises(
+        ValueError, match="return_std=True: the matrix of the 130 training pairs is not computed"
+    ):
+        model.set_params(alpha=1.0, weights="uniform").fit(X[TRAIN], y[TRAIN]).predict(
+            X[TEST], return_std=True
+        )
 
 
 @pytest.mark.parametrize("normalize", [None, "trace", "diagonal"])
@@ -265,7 +313,9 @@ def test_the_gap_counts_what_cancels_in_antisymmetric_kernels(normalize):
     pairs = np.argwhere(np.ones((m, m)))
     target = random.normal(size=len(pairs))
     sides = ([("k", Precomputed(A), side)] for side in (0, 1))
-    model = MKLRegressor(pairwise(*sides, mode="antisymmetric"), C=C, normalize=normalize, tol=1e-5, epsilon=0.1)
+    model = MKLRegressor(
+        pairwise(*sides, mode="antisymmetric"), C=C, normalize=normalize, tol=1e-5, epsilon=0.1
+    )
     with pytest.warns(ConvergenceWarning, match="rounding hides"):
         model.fit(pairs, target)
     exact = [[Fraction(one) for one in row] for row in A.tolist()]
@@ -279,5 +329,7 @@ def test_the_gap_counts_what_cancels_in_antisymmetric_kernels(normalize):
     beta = np.zeros(len(pairs))
     beta[model.support_] = model.dual_coef_[0]
     f = K @ beta
-    objective = 0.5 * beta @ f + C * np.maximum(np.abs(target - f - model.intercept_) - 0.1, 0.0).sum()
+    objective = (
+        0.5 * beta @ f + C * np.maximum(np.abs(target - f - model.intercept_) - 0.1, 0.0).sum()
+    )
     assert abs(objective - model.objective_) <= model.duality_gap_ * objective

@@ -29,18 +29,27 @@ def test_a_complete_table_has_the_kronecker_product():
 
 
 def test_sums_on_a_complete_table():
-    assert_allclose(made("sum"), np.kron(K, np.ones_like(G)) + np.kron(np.ones_like(K), G), rtol=1e-12, atol=1e-13)
-    assert_allclose(made("cartesian"), np.kron(K, np.eye(3)) + np.kron(np.eye(4), G), rtol=1e-12, atol=1e-13)
+    assert_allclose(
+        made("sum"),
+        np.kron(K, np.ones_like(G)) + np.kron(np.ones_like(K), G),
+        rtol=1e-12,
+        atol=1e-13,
+    )
+    assert_allclose(
+        made("cartesian"), np.kron(K, np.eye(3)) + np.kron(np.eye(4), G), rtol=1e-12, atol=1e-13
+    )
 
 
 @pytest.mark.parametrize(("mode", "sign"), [("symmetric", 1), ("antisymmetric", -1)])
 def test_pairs_of_one_kind_may_be_turned_round(mode, sign):
-    """K(x, y) is ½ Σ over both orders of y, computed by a loop; turning a pair round multiplies it by the sign."""
+    """K(x, y) is ½ Σ over both orders of y, computed by a loop; turning a pair round multiplies it
+    by the sign."""
     pairs = np.array([[i, j] for i in range(6) for j in range(6)])
     kernel = Pairwise(Precomputed(MATRIX), Precomputed(MATRIX), mode=mode).fit(pairs)
     M = MATRIX
     expected = [
-        [0.5 * (M[a, c] * M[b, d] + sign * M[a, d] * M[b, c]) for c, d in pairs.tolist()] for a, b in pairs.tolist()
+        [0.5 * (M[a, c] * M[b, d] + sign * M[a, d] * M[b, c]) for c, d in pairs.tolist()]
+        for a, b in pairs.tolist()
     ]
     found = kernel(pairs)
     assert_allclose(found, expected, rtol=1e-12, atol=1e-13)
@@ -49,7 +58,9 @@ def test_pairs_of_one_kind_may_be_turned_round(mode, sign):
     assert np.linalg.eigvalsh(found).min() > -1e-10 * np.abs(found).max()
 
 
-@pytest.mark.parametrize("kernel", [Precomputed(np.outer(MATRIX[0], MATRIX[0])), Linear()], ids=["given", "linear"])
+@pytest.mark.parametrize(
+    "kernel", [Precomputed(np.outer(MATRIX[0], MATRIX[0])), Linear()], ids=["given", "linear"]
+)
 def test_of_a_kernel_of_rank_one_the_antisymmetric_one_is_zero(kernel):
     """What rounding leaves has any sign, and would be a kernel of its own once it is normalised."""
     places = np.argwhere(np.ones((6, 6)))
@@ -58,7 +69,9 @@ def test_of_a_kernel_of_rank_one_the_antisymmetric_one_is_zero(kernel):
     assert not found(pairs).any()
     assert not found.diag(pairs).any()
     y = np.arange(36) % 5
-    model = MKLRegressor([("pairs", Pairwise(kernel, kernel, mode="antisymmetric"))], loss="quantile").fit(pairs, y)
+    model = MKLRegressor(
+        [("pairs", Pairwise(kernel, kernel, mode="antisymmetric"))], loss="quantile"
+    ).fit(pairs, y)
     assert model.duality_gap_ <= 1e-3
 
 
@@ -68,7 +81,9 @@ def test_widths_are_those_of_the_distinct_members():
     kernel = Pairwise(Gaussian(), Linear(), 2).fit(X)
     assert kernel.left_.width_ == pytest.approx(Gaussian().fit(np.unique(X[:, :2], axis=0)).width_)
     one = Pairwise(Gaussian(), Gaussian(), 1, "symmetric").fit([[1.0, 2.0], [1.0, 5.0], [2.0, 9.0]])
-    assert one.left_.width_ == one.right_.width_ == Gaussian().fit([[1.0], [2.0], [5.0], [9.0]]).width_
+    assert (
+        one.left_.width_ == one.right_.width_ == Gaussian().fit([[1.0], [2.0], [5.0], [9.0]]).width_
+    )
 
 
 def test_numbers_strings_and_row_numbers_in_one_table():
@@ -82,7 +97,11 @@ def test_numbers_strings_and_row_numbers_in_one_table():
     assert_allclose(found, expected, rtol=1e-12)
     table = frame[["mass", "word"]].to_numpy()
     mixed = Pairwise(Gaussian(1.0), Spectrum(2))
-    assert_allclose(mixed(table), Gaussian(1.0)(table[:, :1].astype(float)) * Spectrum(2)(list(words)), rtol=1e-12)
+    assert_allclose(
+        mixed(table),
+        Gaussian(1.0)(table[:, :1].astype(float)) * Spectrum(2)(list(words)),
+        rtol=1e-12,
+    )
 
 
 def test_all_products_in_order():
@@ -93,7 +112,9 @@ def test_all_products_in_order():
     assert [columns for _, _, columns in found] == [[0, 1, 2], [0, 1, 2, 3], [0, 2], [0, 2, 3]]
     assert [kernel.split for _, kernel, _ in found] == [2, 2, 1, 1]
     one = pairwise(
-        [("a", Linear(), 0), ("b", Gaussian(), 0)], [("x", Linear(), 1), ("y", Gaussian(), 1)], mode="symmetric"
+        [("a", Linear(), 0), ("b", Gaussian(), 0)],
+        [("x", Linear(), 1), ("y", Gaussian(), 1)],
+        mode="symmetric",
     )
     assert [name for name, _, _ in one] == ["a, symmetric", "b, symmetric"]
 
@@ -107,7 +128,10 @@ def test_nested_parameters_and_clones():
 
 def test_what_is_printed_is_one_line():
     kernel = Pairwise(
-        Gaussian(width=1.25, factor=3.0) * Linear(), Gaussian(width=1.25, factor=3.0) + Linear(), 12, "sum"
+        Gaussian(width=1.25, factor=3.0) * Linear(),
+        Gaussian(width=1.25, factor=3.0) + Linear(),
+        12,
+        "sum",
     )
     assert repr(kernel).endswith("Linear(), split=12, mode='sum')")
     assert "\n" not in repr(kernel)
@@ -128,19 +152,37 @@ A, B = ("a", Linear(), 0), ("b", Linear(), 1)
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: pairwise([Linear()], [B]), r"left: kernel 'linear' has columns=None; give \(name, kernel, columns\)"),
+        (
+            lambda: pairwise([Linear()], [B]),
+            r"left: kernel 'linear' has columns=None; give \(name, kernel, columns\)",
+        ),
         (lambda: pairwise([A], [("b", Linear(), [])]), r"right: kernel 'b' has columns=\[\]"),
         (lambda: pairwise([A], [("b", Linear(), [True, False])]), r"right: kernel 'b' has columns"),
-        (lambda: pairwise([("a", per_column(Linear()), 0)], [B]), "stands for several kernels; write them out"),
+        (
+            lambda: pairwise([("a", per_column(Linear()), 0)], [B]),
+            "stands for several kernels; write them out",
+        ),
         (lambda: pairwise([A], [B], mode="tensor"), r"mode='tensor': choose one of 'product'"),
-        (lambda: pairwise([A, ("c", Linear(), 2)], [B], mode="symmetric"), "left has 2 items and right 1"),
-        (lambda: pairwise([A], [("b", Gaussian(), 1)], mode="symmetric"), "differ; give the same kernel twice"),
+        (
+            lambda: pairwise([A, ("c", Linear(), 2)], [B], mode="symmetric"),
+            "left has 2 items and right 1",
+        ),
+        (
+            lambda: pairwise([A], [("b", Gaussian(), 1)], mode="symmetric"),
+            "differ; give the same kernel twice",
+        ),
         (
             lambda: Pairwise(Linear(), Linear(), 0).fit([[1.0, 2.0]]),
             "split=0: give the number of columns of",
         ),
-        (lambda: Pairwise(Linear(), Linear(), 2).fit([[1.0, 2.0]]), "X has 2 columns: Pairwise.split=2. reads 2"),
-        (lambda: Pairwise(Precomputed(MATRIX), Linear()).fit([[9, 2.0]]), r"X\[0\] is 9.*row numbers of K"),
+        (
+            lambda: Pairwise(Linear(), Linear(), 2).fit([[1.0, 2.0]]),
+            "X has 2 columns: Pairwise.split=2. reads 2",
+        ),
+        (
+            lambda: Pairwise(Precomputed(MATRIX), Linear()).fit([[9, 2.0]]),
+            r"X\[0\] is 9.*row numbers of K",
+        ),
         (lambda: Pairwise(Linear(), Linear()).fit([[1.0, np.nan]]), "X contains NaN"),
     ],
 )

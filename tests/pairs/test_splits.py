@@ -30,7 +30,9 @@ def test_what_is_new_is_not_in_the_training_part(new):
         if new != "both":
             assert len(train) + len(test) == len(PAIRS)
     # Every pair is tested once.
-    np.testing.assert_array_equal(np.sort(np.concatenate([test for _, test in splits])), np.arange(len(PAIRS)))
+    np.testing.assert_array_equal(
+        np.sort(np.concatenate([test for _, test in splits])), np.arange(len(PAIRS))
+    )
 
 
 def test_pairs_of_a_new_member_with_a_known_one_are_in_neither_part():
@@ -49,9 +51,16 @@ def test_new_pairs_have_known_members():
 
 def test_members_by_columns_by_names_or_by_labels():
     frame = pd.DataFrame(
-        {"y": rng.rand(40), "drug": [f"d{i}" for i, _ in PAIRS], "a": PAIRS[:, 1] % 2, "b": PAIRS[:, 1] // 2}
+        {
+            "y": rng.rand(40),
+            "drug": [f"d{i}" for i, _ in PAIRS],
+            "a": PAIRS[:, 1] % 2,
+            "b": PAIRS[:, 1] // 2,
+        }
     )
-    by_names = list(PairSplit(2, new="right", left="drug", right=["a", "b"], random_state=3).split(frame))
+    by_names = list(
+        PairSplit(2, new="right", left="drug", right=["a", "b"], random_state=3).split(frame)
+    )
     by_labels = list(PairSplit(2, new="right", random_state=3).split(np.zeros(40), groups=PAIRS))
     for train, test in by_names:
         assert not members(train, 1) & members(test, 1)
@@ -66,7 +75,9 @@ def test_a_seed_gives_the_same_folds_and_scikit_learn_takes_them():
     assert check_cv(folds) is folds
     assert clone(folds, safe=False).new == "left"
     assert "n_splits=3" in repr(folds)
-    assert [test.tolist() for _, test in PairSplit(3, new="left", random_state=8).split(PAIRS)] != first
+    assert [
+        test.tolist() for _, test in PairSplit(3, new="left", random_state=8).split(PAIRS)
+    ] != first
 
 
 @pytest.mark.parametrize(
@@ -76,8 +87,16 @@ def test_a_seed_gives_the_same_folds_and_scikit_learn_takes_them():
         (PairSplit(new="drug"), None, "new='drug': choose one of 'pairs', 'left', 'right', 'both'"),
         (PairSplit(new="left", left="drug"), None, "left='drug': X has no such columns"),
         (PairSplit(new="right", right=5), None, "right=5: X has no such columns"),
-        (PairSplit(new="left"), np.zeros(40), r"groups has shape \(40,\): give the labels of both members, \(40, 2\)"),
-        (PairSplit(9, new="left", random_state=0), None, "n_splits=9, new='left': a split of the 40 pairs has no test"),
+        (
+            PairSplit(new="left"),
+            np.zeros(40),
+            r"groups has shape \(40,\): give the labels of both members, \(40, 2\)",
+        ),
+        (
+            PairSplit(9, new="left", random_state=0),
+            None,
+            "n_splits=9, new='left': a split of the 40 pairs has no test",
+        ),
     ],
 )
 def test_what_is_wrong_is_named(folds, groups, message):
@@ -90,7 +109,10 @@ def test_a_pair_that_is_given_again_stays_on_one_side(form):
     pairs = np.vstack([PAIRS, PAIRS[::3], PAIRS[:5]])
     X, folds, groups = pairs, PairSplit(3, random_state=0), None
     if form == "columns":
-        X, folds = np.column_stack([np.arange(len(pairs)), pairs]), PairSplit(3, left=1, right=2, random_state=0)
+        X, folds = (
+            np.column_stack([np.arange(len(pairs)), pairs]),
+            PairSplit(3, left=1, right=2, random_state=0),
+        )
     elif form == "features":
         X = np.column_stack([np.sin(pairs[:, 0]), np.sin(pairs[:, 0]), np.cos(pairs[:, 1])])
     elif form == "labels":

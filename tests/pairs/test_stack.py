@@ -1,4 +1,5 @@
-"""Kernels of pairs that share members: products without a matrix of all pairs, against the matrices written down."""
+"""Kernels of pairs that share members: products without a matrix of all pairs, against the matrices
+written down."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ MATRIX = (F := rng.normal(size=(M, 4))) @ F.T
 
 
 def pairs(n: int, seed: int = 0) -> np.ndarray:
-    """Columns: two of the left member, three of the right, the number of the left, the right as a word."""
+    """Columns: two of the left member, three of the right, the number of the left, the right as a
+    word."""
     random = np.random.RandomState(seed)
     i, j = np.divmod(random.choice(M * Q, n, replace=n > M * Q), Q)
     X = np.empty((n, 7), dtype=object)
@@ -34,10 +36,17 @@ def pairs(n: int, seed: int = 0) -> np.ndarray:
 
 def kernels(mode: str) -> list:
     if mode in ("symmetric", "antisymmetric"):
-        one = [("a", Gaussian(1.0), 0), ("b", Polynomial(2), 0)], [("a", Gaussian(1.0), 1), ("b", Polynomial(2), 1)]
+        one = (
+            [("a", Gaussian(1.0), 0), ("b", Polynomial(2), 0)],
+            [("a", Gaussian(1.0), 1), ("b", Polynomial(2), 1)],
+        )
         return pairwise(*one, mode="symmetric") + pairwise(*one, mode="antisymmetric")
     left = [("g", Gaussian(), [0, 1]), ("m", Precomputed(MATRIX), 5)]
-    return pairwise(left, [("l", Linear(), [2, 3, 4]), ("w", Spectrum(2), 6), ("p", Gaussian(2.0), [3])], mode=mode)
+    return pairwise(
+        left,
+        [("l", Linear(), [2, 3, 4]), ("w", Spectrum(2), 6), ("p", Gaussian(2.0), [3])],
+        mode=mode,
+    )
 
 
 def fitted(mode: str, X: np.ndarray, normalize: str | None = "trace") -> KernelSet:
@@ -69,10 +78,16 @@ def test_products_are_those_of_the_matrices(mode, normalize, n):
     V[::3] = 0.0
     assert_allclose(stack.products(V), Ks @ V, **size)
     some = np.array([3, 1, 8])
-    assert_allclose(stack.products(V[:, 0], some, [2, 0])[[0, 2]], (Ks @ V[:, 0])[[0, 2]][:, some], **size)
-    assert_allclose(stack.quadratic_forms(V), 0.5 * np.einsum("ic,mij,jc->m", V, Ks, V), rtol=1e-11, atol=1e-11)
+    assert_allclose(
+        stack.products(V[:, 0], some, [2, 0])[[0, 2]], (Ks @ V[:, 0])[[0, 2]][:, some], **size
+    )
+    assert_allclose(
+        stack.quadratic_forms(V), 0.5 * np.einsum("ic,mij,jc->m", V, Ks, V), rtol=1e-11, atol=1e-11
+    )
     U = rng.normal(size=(n, 3))
-    assert_allclose(stack.bilinear_forms(U, V), np.einsum("ic,mij,jc->m", U, Ks, V), rtol=1e-10, atol=1e-10)
+    assert_allclose(
+        stack.bilinear_forms(U, V), np.einsum("ic,mij,jc->m", U, Ks, V), rtol=1e-10, atol=1e-10
+    )
     assert_allclose(stack.diagonals, Ks.diagonal(axis1=1, axis2=2), **size)
     part = stack.take(some)
     assert_allclose(part.products(V[some]), Ks[:, some][:, :, some] @ V[some], **size)
@@ -89,15 +104,29 @@ def test_values_between_new_pairs_and_training_pairs(mode):
     beta = rng.normal(size=(25, 2))
     for m, K in kernel_set.blocks(left, right, range(len(kernel_set))):
         plan = factors.plan(np.eye(len(kernel_set))[m])
-        assert_allclose(factors.times(plan, factors.table(beta)), K @ beta, rtol=1e-11, atol=1e-11 * np.abs(K).max())
+        assert_allclose(
+            factors.times(plan, factors.table(beta)),
+            K @ beta,
+            rtol=1e-11,
+            atol=1e-11 * np.abs(K).max(),
+        )
 
 
 def test_an_antisymmetric_kernel_of_rank_one_is_zero_in_products_too():
-    # Products of entries of 10⁷ round to 10⁻², which would be added to the outputs of the other kernel.
-    u, F = 4e3 * np.random.RandomState(1).normal(size=9), np.random.RandomState(2).normal(size=(9, 3))
-    sides = [[("one", Precomputed(np.outer(u, u)), side), ("three", Precomputed(F @ F.T), side)] for side in (0, 1)]
+    # Products of entries of 10⁷ round to 10⁻², which would be added to the outputs of the other
+    # kernel.
+    u, F = (
+        4e3 * np.random.RandomState(1).normal(size=9),
+        np.random.RandomState(2).normal(size=(9, 3)),
+    )
+    sides = [
+        [("one", Precomputed(np.outer(u, u)), side), ("three", Precomputed(F @ F.T), side)]
+        for side in (0, 1)
+    ]
     X = np.argwhere(np.ones((9, 9)))
-    kernel_set = KernelSet.fit(lay_specs(read_kernels(pairwise(*sides, mode="antisymmetric")), X), X, None)
+    kernel_set = KernelSet.fit(
+        lay_specs(read_kernels(pairwise(*sides, mode="antisymmetric")), X), X, None
+    )
     views = kernel_set.views(X)
     stack = make_pair_stack(kernel_set, views, options=ALWAYS)
     K = next(kernel_set.blocks(views, views, [1]))[1]
@@ -109,7 +138,9 @@ def test_an_antisymmetric_kernel_of_rank_one_is_zero_in_products_too():
     assert not stack.combine(np.array([1.0, 0.0])).products(beta).any()
     factors = PairFactors(kernel_set, kernel_set.views(X[:7]), views)
     assert_allclose(
-        factors.times(factors.plan(np.ones(2)), factors.table(beta[:, None])), (K @ beta)[:7, None], **close
+        factors.times(factors.plan(np.ones(2)), factors.table(beta[:, None])),
+        (K @ beta)[:7, None],
+        **close,
     )
 
 
@@ -127,10 +158,15 @@ def test_every_formula_is_computed_once_a_side():
 def test_no_matrix_of_all_pairs_is_made():
     n = 12_000
     i, j = np.divmod(rng.permutation(130 * 100)[:n], 100)
-    matrices = [(name, Precomputed((F := rng.normal(size=(size, 8))) @ F.T)) for name, size in (("a", 130), ("b", 100))]
+    matrices = [
+        (name, Precomputed((F := rng.normal(size=(size, 8))) @ F.T))
+        for name, size in (("a", 130), ("b", 100))
+    ]
     (a, A), (b, B) = matrices
     X = np.column_stack([i, j])
-    kernel_set = KernelSet.fit(lay_specs(read_kernels(pairwise([(a, A, 0)], [(b, B, 1)])), X), X, "trace")
+    kernel_set = KernelSet.fit(
+        lay_specs(read_kernels(pairwise([(a, A, 0)], [(b, B, 1)])), X), X, "trace"
+    )
     beta = rng.normal(size=n)
     tracemalloc.start()
     stack = make_pair_stack(kernel_set, kernel_set.views(X))
@@ -147,22 +183,35 @@ def test_no_matrix_of_all_pairs_is_made():
 
 
 def test_where_matrices_of_all_pairs_are_better():
-    """Few pairs, members that are not shared, other kernels, and scales that differ between pairs."""
+    """Few pairs, members that are not shared, other kernels, and scales that differ between
+    pairs."""
     X = pairs(40)
     few = fitted("product", X)
     assert make_pair_stack(few, few.views(X)) is None
     assert make_pair_stack(few, few.views(X), budget=1e4) is not None
     alone = rng.normal(size=(40, 5))
     kernel_set = KernelSet.fit(
-        lay_specs(read_kernels(pairwise([("g", Gaussian(), [0, 1])], [("l", Linear(), [2, 3, 4])])), alone), alone, None
+        lay_specs(
+            read_kernels(pairwise([("g", Gaussian(), [0, 1])], [("l", Linear(), [2, 3, 4])])), alone
+        ),
+        alone,
+        None,
     )
-    assert make_pair_stack(kernel_set, kernel_set.views(alone), options=replace(ALWAYS, pair_share=0.5)) is None
+    assert (
+        make_pair_stack(
+            kernel_set, kernel_set.views(alone), options=replace(ALWAYS, pair_share=0.5)
+        )
+        is None
+    )
     cosine = fitted("product", X, "diagonal")
     assert make_pair_stack(cosine, cosine.views(X), options=ALWAYS) is None
     numbers = X[:, :5].astype(float)
     beside = KernelSet.fit(
         lay_specs(
-            read_kernels([*pairwise([("g", Linear(), 0)], [("l", Linear(), 2)]), ("plain", Linear(), [0])]), numbers
+            read_kernels(
+                [*pairwise([("g", Linear(), 0)], [("l", Linear(), 2)]), ("plain", Linear(), [0])]
+            ),
+            numbers,
         ),
         numbers,
         None,

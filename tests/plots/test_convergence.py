@@ -8,7 +8,12 @@ import pytest
 from sklearn.datasets import load_iris
 from sklearn.svm import SVC
 
-from kernelmosaic import BilinearMKLClassifier, DiscriminantMKLClassifier, LocalizedMKLClassifier, MKLClassifier
+from kernelmosaic import (
+    BilinearMKLClassifier,
+    DiscriminantMKLClassifier,
+    LocalizedMKLClassifier,
+    MKLClassifier,
+)
 from kernelmosaic.kernels import Gaussian, family
 from kernelmosaic.plots import ConvergenceDisplay
 from kernelmosaic.plots.searches import Course
@@ -43,9 +48,15 @@ def test_lines_are_the_history(model):
     model.fit(X, Y == "c")
     display = ConvergenceDisplay.from_estimator(model)
     (objective,), (gap,) = display.objective_lines_, display.gap_lines_
-    np.testing.assert_allclose(objective.get_xdata(), [step["iteration"] for step in model.history_])
-    np.testing.assert_allclose(objective.get_ydata(), [step["objective"] for step in model.history_])
-    np.testing.assert_allclose(gap.get_ydata(), np.maximum([step["gap"] for step in model.history_], 1e-16))
+    np.testing.assert_allclose(
+        objective.get_xdata(), [step["iteration"] for step in model.history_]
+    )
+    np.testing.assert_allclose(
+        objective.get_ydata(), [step["objective"] for step in model.history_]
+    )
+    np.testing.assert_allclose(
+        gap.get_ydata(), np.maximum([step["gap"] for step in model.history_], 1e-16)
+    )
     above, below = display.axes_
     assert (above.get_yscale(), below.get_yscale()) == ("linear", "log")
     assert display.ax_ is below
@@ -64,23 +75,31 @@ def test_a_line_a_class():
     assert [text.get_text() for text in legend.get_texts()] == ["class a", "class b", "class c"]
     for c, line in enumerate(display.gap_lines_):
         steps = [step for step in model.history_ if step["output"] == c]
-        np.testing.assert_allclose(line.get_ydata(), np.maximum([step["gap"] for step in steps], 1e-16))
+        np.testing.assert_allclose(
+            line.get_ydata(), np.maximum([step["gap"] for step in steps], 1e-16)
+        )
     # Told apart without colour too.
     looks = {(line.get_linestyle(), line.get_marker()) for line in display.gap_lines_}
     assert len(looks) == 3
 
 
 def test_many_classes_and_starts_differ_in_their_lines():
-    courses = [Course(f"class {c}", np.arange(3.0), np.ones(3), 10.0 ** -np.arange(3.0)) for c in range(20)]
+    courses = [
+        Course(f"class {c}", np.arange(3.0), np.ones(3), 10.0 ** -np.arange(3.0)) for c in range(20)
+    ]
     display = ConvergenceDisplay(courses).plot()
-    looks = {(line.get_linestyle(), line.get_marker(), line.get_color()) for line in display.gap_lines_}
+    looks = {
+        (line.get_linestyle(), line.get_marker(), line.get_color()) for line in display.gap_lines_
+    }
     assert len(looks) == 20
 
 
 def test_starts_are_lines_of_their_own():
     model = MKLClassifier(KERNELS).fit(X, Y == "c")
     model.history_ = [
-        {"start": start, "iteration": i, "objective": 10.0 * start - i, "gap": 0.1} for start in (0, 1) for i in (1, 2)
+        {"start": start, "iteration": i, "objective": 10.0 * start - i, "gap": 0.1}
+        for start in (0, 1)
+        for i in (1, 2)
     ]
     display = ConvergenceDisplay.from_estimator(model)
     assert [line.get_label() for line in display.objective_lines_] == ["start 0", "start 1"]
@@ -88,7 +107,9 @@ def test_starts_are_lines_of_their_own():
 
 
 def test_gaps_of_zero_and_infinity_do_not_break_the_axis():
-    course = Course("", np.arange(1.0, 4.0), np.array([3.0, 2.0, 2.0]), np.array([np.inf, 0.1, 0.0]))
+    course = Course(
+        "", np.arange(1.0, 4.0), np.array([3.0, 2.0, 2.0]), np.array([np.inf, 0.1, 0.0])
+    )
     display = ConvergenceDisplay([course], tol=1e-3).plot()
     display.figure_.canvas.draw()
     np.testing.assert_allclose(display.gap_lines_[0].get_ydata(), [np.nan, 0.1, 1e-16])

@@ -58,7 +58,9 @@ def test_regions_are_predictions(model):
     colours = display.surface_.get_array()
     same = display.response == display.response[31, 7]
     assert np.all(colours[same] == colours[31, 7])
-    assert len({tuple(colour) for colour in colours.reshape(-1, 3)}) == len(np.unique(display.response))
+    assert len({tuple(colour) for colour in colours.reshape(-1, 3)}) == len(
+        np.unique(display.response)
+    )
     assert [int(c.get_offsets().shape[0]) for c in display.samples_] == np.bincount(Y).tolist()
     labels = display.ax_.get_legend_handles_labels()[1]
     assert labels[:3] == ["class 0", "class 1", "class 2"]
@@ -118,7 +120,9 @@ def test_a_regressor_shows_values_and_targets_on_one_scale(model):
 
 
 @pytest.mark.parametrize(
-    "model", [MKLOneClass([Gaussian(2.0)], nu=0.3), OneClassSVM(gamma=0.3, nu=0.3)], ids=["ours", "svm"]
+    "model",
+    [MKLOneClass([Gaussian(2.0)], nu=0.3), OneClassSVM(gamma=0.3, nu=0.3)],
+    ids=["ours", "svm"],
 )
 def test_a_detector_shows_where_samples_are_normal(model):
     model.fit(X)
@@ -132,7 +136,9 @@ def test_a_detector_shows_where_samples_are_normal(model):
 @pytest.mark.parametrize("library", ["pandas", "polars"])
 def test_frames_name_the_axes(library):
     columns = ["length", "width"]
-    frame = pd.DataFrame(X, columns=columns) if library == "pandas" else pl.DataFrame(X, schema=columns)
+    frame = (
+        pd.DataFrame(X, columns=columns) if library == "pandas" else pl.DataFrame(X, schema=columns)
+    )
     model = MKLClassifier([("line", Linear(), ["width"]), ("bell", Gaussian())]).fit(frame, TWO)
     display = drawn(model, frame, TWO)
     assert (display.ax_.get_xlabel(), display.ax_.get_ylabel()) == ("length", "width")

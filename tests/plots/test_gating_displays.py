@@ -38,13 +38,17 @@ def test_the_plane_shows_gates_and_decisions_of_its_points():
     assert_allclose(display.grid_gates[19, 7], model.gate(point)[0])
     assert_allclose(display.grid_decision[19, 7], model.decision_function(point)[0])
     assert_allclose(np.flatnonzero(display.support), np.sort(model.support_))
-    assert [text.get_text() for text in display.figure_.legends[0].get_texts()] == model.kernel_names_
+    assert [
+        text.get_text() for text in display.figure_.legends[0].get_texts()
+    ] == model.kernel_names_
 
 
 def test_bars_are_as_high_as_the_gates():
     model = fitted(WIDE, Y, gating="sigmoid")
     display = GatingDisplay.from_estimator(model, WIDE, Y)
-    heights = [sum(bar.get_height() for bar in bars) for bars in zip(*display.ax_.containers, strict=True)]
+    heights = [
+        sum(bar.get_height() for bar in bars) for bars in zip(*display.ax_.containers, strict=True)
+    ]
     assert_allclose(np.sort(heights), np.sort(model.gate(WIDE).sum(axis=1)))
     assert [label.get_text() for label in display.ax_.get_xticklabels()] == ["class -1", "class 1"]
 
@@ -65,7 +69,10 @@ def test_several_classes_and_numbers_can_be_shown():
     display = GatingDisplay.from_estimator(several, X, labels, output=2, grid_resolution=10)
     assert_allclose(display.gates, several.gate(X)[:, :, 2])
     regressor = LocalizedMKLRegressor([Linear(), Linear()], n_init=1, tol=0.05).fit(WIDE, X[:, 1])
-    assert GatingDisplay.from_estimator(regressor, WIDE, X[:, 1]).ax_.get_xlabel() == "samples, by target"
+    assert (
+        GatingDisplay.from_estimator(regressor, WIDE, X[:, 1]).ax_.get_xlabel()
+        == "samples, by target"
+    )
     assert LocalKernelDisplay.from_estimator(regressor, WIDE, max_samples=30).K.shape == (30, 30)
 
 

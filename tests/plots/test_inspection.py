@@ -25,7 +25,9 @@ def texts(ax):
 def test_classes_with_weights_of_their_own_are_a_map_or_one_of_them():
     stable = StabilityDisplay.from_estimator(MODEL, X, Y, n_resamples=2, random_state=0)
     np.testing.assert_allclose(stable.image_.get_array(), stable.result.selection_frequencies.T)
-    assert StabilityDisplay(stable.result).plot(of_class=2).dots_.get_xdata() == pytest.approx(stable.result.weights[2])
+    assert StabilityDisplay(stable.result).plot(of_class=2).dots_.get_xdata() == pytest.approx(
+        stable.result.weights[2]
+    )
     with pytest.raises(ValueError, match="of_class=7: the classes are"):
         stable.plot(of_class=7)
 
@@ -36,7 +38,9 @@ def test_stability_and_importance_of_two_classes():
     np.testing.assert_allclose(ends, np.column_stack([stable.result.lower, stable.result.upper]))
     assert stable.dots_.get_xdata() == pytest.approx(stable.result.weights)
     assert texts(stable.ax_)[-1] == "selected"
-    important = KernelImportanceDisplay.from_estimator(MODEL, X, TWO, cv=2, n_repeats=1, random_state=0)
+    important = KernelImportanceDisplay.from_estimator(
+        MODEL, X, TWO, cv=2, n_repeats=1, random_state=0
+    )
     for name, mean in (
         ("dropped", important.result.drop_mean),
         ("permuted", important.result.permutation_mean),

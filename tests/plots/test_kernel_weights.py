@@ -75,13 +75,19 @@ def test_a_bar_is_as_long_as_its_weight(model):
     display.figure_.canvas.draw()
 
 
-@pytest.mark.parametrize("model", [BilinearMKLClassifier(KERNELS), MKLClassifier(KERNELS)], ids=["bilinear", "ovr"])
+@pytest.mark.parametrize(
+    "model", [BilinearMKLClassifier(KERNELS), MKLClassifier(KERNELS)], ids=["bilinear", "ovr"]
+)
 def test_a_cell_a_class_and_kernel(model):
     model.fit(X, np.array(["setosa", "versicolor", "virginica"])[Y])
     display = KernelWeightsDisplay.from_estimator(model)
     np.testing.assert_allclose(display.image_.get_array(), model.weights_.T)
     assert names(display) == ["line", "wide", "narrow"]
-    assert [label.get_text() for label in display.ax_.get_xticklabels()] == ["setosa", "versicolor", "virginica"]
+    assert [label.get_text() for label in display.ax_.get_xticklabels()] == [
+        "setosa",
+        "versicolor",
+        "virginica",
+    ]
     # Numbers in the cells, in a colour that is read on theirs.
     display.figure_.canvas.draw()
     for text in display.ax_.texts:
@@ -102,7 +108,9 @@ def test_the_largest_of_many_and_their_order():
     ordered = KernelWeightsDisplay(weights, list("abcde")).plot(sort=True)
     assert names(ordered) == ["c", "d", "a", "e", "b"]
     assert [text.get_text() for text in ordered.ax_.texts] == ["0.50", "0.30", "0.10", "0.10", "0"]
-    by_class = KernelWeightsDisplay(np.array([[0.0, 1.0, 0.2], [0.7, 0.0, 0.1]]), list("abc")).plot(max_kernels=2)
+    by_class = KernelWeightsDisplay(np.array([[0.0, 1.0, 0.2], [0.7, 0.0, 0.1]]), list("abc")).plot(
+        max_kernels=2
+    )
     assert names(by_class) == ["a", "b"]
     with pytest.raises(ValueError, match="max_kernels=0"):
         display.plot(max_kernels=0)
@@ -163,17 +171,24 @@ def test_relevance_of_columns():
     rng = np.random.default_rng(0)
     X = pd.DataFrame(rng.normal(size=(100, 4)), columns=list("abcd"))
     y = np.sin(3 * X["c"].to_numpy()) + 0.1 * rng.normal(size=100)
-    one = MKLRidgeCV([Linear(), Gaussian(width="learn", per_column=True)], criterion="evidence").fit(X, y)
+    one = MKLRidgeCV(
+        [Linear(), Gaussian(width="learn", per_column=True)], criterion="evidence"
+    ).fit(X, y)
     display = ColumnRelevanceDisplay.from_estimator(one)
     assert display.names[display.shown_[0]] == "c"
     assert display.weights.max() == 1.0
     scale = one.kernels_[1].scale_
     assert display.weights == pytest.approx(scale.min() / scale)
-    views = [("left", Laplacian(width="learn", per_column=True), ["a", "c"]), Gaussian(width="learn", per_column=True)]
+    views = [
+        ("left", Laplacian(width="learn", per_column=True), ["a", "c"]),
+        Gaussian(width="learn", per_column=True),
+    ]
     both = ColumnRelevanceDisplay.from_estimator(MKLRidgeCV(views, criterion="evidence").fit(X, y))
     assert both.weights.shape == (2, 4)
     assert both.weights[0, 1] == both.weights[0, 3] == 0.0
-    with pytest.raises(ValueError, match="no kernel of the estimator has one learned width per column"):
+    with pytest.raises(
+        ValueError, match="no kernel of the estimator has one learned width per column"
+    ):
         ColumnRelevanceDisplay.from_estimator(MKLRidgeCV([Gaussian()]).fit(X, y))
 
 

@@ -8,7 +8,12 @@ from sklearn.datasets import load_iris
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from kernelmosaic import DiscriminantMKLClassifier, LocalizedMKLClassifier, MKLClassifier, MKLClassifierCV
+from kernelmosaic import (
+    DiscriminantMKLClassifier,
+    LocalizedMKLClassifier,
+    MKLClassifier,
+    MKLClassifierCV,
+)
 from kernelmosaic.kernels import Gaussian, Linear
 from kernelmosaic.model_selection import PathSearchCV
 from kernelmosaic.plots import ValidationPathDisplay, WeightsPathDisplay
@@ -33,9 +38,16 @@ def test_scores_of_every_norm(searched):
         np.testing.assert_allclose(line.get_xdata(), [0.1, 1, 10])
         np.testing.assert_allclose(line.get_ydata(), searched.scores_by_norm_[norm].mean(axis=0))
     assert display.ax_.get_xlabel() == "C"
-    assert [tick.get_text() for tick in display.ax_.get_xticklabels(which="both")] == ["0.1", "1", "10"]
+    assert [tick.get_text() for tick in display.ax_.get_xticklabels(which="both")] == [
+        "0.1",
+        "1",
+        "10",
+    ]
     dot = display.ax_.lines[-1]
-    assert (dot.get_xdata()[0], dot.get_ydata()[0]) == (searched.C_, pytest.approx(searched.best_score_))
+    assert (dot.get_xdata()[0], dot.get_ydata()[0]) == (
+        searched.C_,
+        pytest.approx(searched.best_score_),
+    )
 
 
 def test_weights_of_a_class_and_their_mean():
@@ -46,7 +58,9 @@ def test_weights_of_a_class_and_their_mean():
         assert line.get_label() == KERNELS[m][0]
     one = WeightsPathDisplay.from_estimator(learned, of_class=1, max_kernels=1)
     assert len(one.lines_) == 1
-    np.testing.assert_allclose(one.lines_[0].get_ydata(), learned.weights_path_[:, 1, one.shown_[0]])
+    np.testing.assert_allclose(
+        one.lines_[0].get_ydata(), learned.weights_path_[:, 1, one.shown_[0]]
+    )
     with pytest.raises(ValueError, match="of_class=7"):
         WeightsPathDisplay.from_estimator(learned, of_class=7)
 
@@ -68,7 +82,9 @@ def test_weights_of_a_norm_that_was_not_chosen(searched, norm):
 def test_what_other_norms_learned_is_drawn_beside_equal_weights():
     Cs, rng = np.array([0.1, 1.0, 10.0]), np.random.RandomState(0)
     learned = {1: rng.rand(3, 9), 2: rng.rand(3, 9)}
-    display = WeightsPathDisplay(Cs, np.full((3, 9), 1 / 9), list("abcdefghi"), 1.0, beside=learned).plot()
+    display = WeightsPathDisplay(
+        Cs, np.full((3, 9), 1 / 9), list("abcdefghi"), 1.0, beside=learned
+    ).plot()
     largest = np.concatenate(list(learned.values())).max(axis=0)
     assert set(display.shown_) == set(np.argsort(-largest)[:8])  # as many as there are colours
     for norm, lines in display.beside_.items():

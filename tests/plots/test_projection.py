@@ -55,7 +55,9 @@ def test_combined_kernel_and_matrix_agree(fitted):
     n = len(K)
     Pi = np.eye(n) - 1.0 / n
     eigenvalues = np.linalg.eigvalsh(Pi @ K @ Pi)[::-1]
-    assert display.explained_share == pytest.approx(eigenvalues[:2].sum() / eigenvalues.sum(), rel=1e-6)
+    assert display.explained_share == pytest.approx(
+        eigenvalues[:2].sum() / eigenvalues.sum(), rel=1e-6
+    )
     other = ProjectionDisplay.from_kernel_matrix(K, y)
     np.testing.assert_allclose(other.points, display.points)
 

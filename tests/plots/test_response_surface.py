@@ -30,7 +30,9 @@ def closed_figures():
 @pytest.fixture(scope="module")
 def rmkl():
     X, y = make_gaussians(n_components=3, n_samples=80, random_state=0)
-    return ResponseSurfaceSearchCV(MKLClassifier([Linear(), Polynomial(), Gaussian()]), cv=2, max_iter=3).fit(X, y)
+    return ResponseSurfaceSearchCV(
+        MKLClassifier([Linear(), Polynomial(), Gaussian()]), cv=2, max_iter=3
+    ).fit(X, y)
 
 
 def test_two_penalties(rmkl):
@@ -56,7 +58,9 @@ def test_chosen_pair_on_given_axes():
 
     X, y = make_classification(60, random_state=0)
     model = SVC(kernel="poly", coef0=1.0, gamma=0.05)
-    search = ResponseSurfaceSearchCV(model, on=["C", "gamma", "coef0"], cv=2, max_iter=2, scoring="roc_auc").fit(X, y)
+    search = ResponseSurfaceSearchCV(
+        model, on=["C", "gamma", "coef0"], cv=2, max_iter=2, scoring="roc_auc"
+    ).fit(X, y)
     _, ax = plt.subplots()
     display = ResponseSurfaceDisplay.from_estimator(search, ("coef0", 0), ax=ax, grid_resolution=11)
     assert display.ax_ is ax
@@ -73,7 +77,9 @@ def test_chosen_pair_on_given_axes():
 
 def test_flat_surface_is_drawn():
     X = np.ones((20, 1))
-    search = ResponseSurfaceSearchCV(Ridge(tol=1e-3), on=["alpha", "tol"], cv=2).fit(X, np.arange(20.0) % 2)
+    search = ResponseSurfaceSearchCV(Ridge(tol=1e-3), on=["alpha", "tol"], cv=2).fit(
+        X, np.arange(20.0) % 2
+    )
     ResponseSurfaceDisplay.from_search(search).figure_.canvas.draw()
 
 

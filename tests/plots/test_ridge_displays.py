@@ -83,11 +83,26 @@ def test_importance_of_kernels(fitted):
 @pytest.mark.parametrize(
     ("draw", "message"),
     [
-        (plots.ValidationPathDisplay.from_estimator, "has no Cs_: .* MKLClassifierCV, MKLRegressorCV and PathSearchCV"),
-        (plots.WeightsPathDisplay.from_estimator, "has no Cs_: .* MKLClassifierCV, MKLRegressorCV and Path"),
-        (plots.ResponseSurfaceDisplay.from_estimator, "has no surface_: .* ResponseSurfaceSearchCV"),
-        (lambda model: plots.LocalKernelDisplay.from_estimator(model, X), "has no gates: give a localized estimator"),
-        (lambda model: plots.GatingDisplay.from_estimator(model, X), "has no gates: give a localized estimator"),
+        (
+            plots.ValidationPathDisplay.from_estimator,
+            "has no Cs_: .* MKLClassifierCV, MKLRegressorCV and PathSearchCV",
+        ),
+        (
+            plots.WeightsPathDisplay.from_estimator,
+            "has no Cs_: .* MKLClassifierCV, MKLRegressorCV and Path",
+        ),
+        (
+            plots.ResponseSurfaceDisplay.from_estimator,
+            "has no surface_: .* ResponseSurfaceSearchCV",
+        ),
+        (
+            lambda model: plots.LocalKernelDisplay.from_estimator(model, X),
+            "has no gates: give a localized estimator",
+        ),
+        (
+            lambda model: plots.GatingDisplay.from_estimator(model, X),
+            "has no gates: give a localized estimator",
+        ),
     ],
 )
 def test_displays_of_others_say_what_they_take(fitted, draw, message):
@@ -104,7 +119,9 @@ def test_shares_of_targets():
     np.testing.assert_allclose(display.image_.get_array(), shares[display.order_].T)
     assert [label.get_text() for label in display.ax_.get_yticklabels()] == ["signal", "noise"]
     split = plots.TargetSharesDisplay.from_estimator(model, X, targets)
-    np.testing.assert_allclose(split.image_.get_array(), model.score_split(X, targets)[:, split.order_])
+    np.testing.assert_allclose(
+        split.image_.get_array(), model.score_split(X, targets)[:, split.order_]
+    )
     with pytest.raises(ValueError, match="TargetSharesDisplay"):
         plots.KernelWeightsDisplay.from_estimator(model)
     with pytest.raises(ValueError, match="per_target=True"):

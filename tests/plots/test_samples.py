@@ -1,4 +1,5 @@
-"""What decides on one sample, which samples have which views, and which columns count: numbers in the pictures."""
+"""What decides on one sample, which samples have which views, and which columns count: numbers in
+the pictures."""
 
 from __future__ import annotations
 
@@ -9,7 +10,12 @@ import pytest
 from kernelmosaic import MKLClassifier, MKLRegressor
 from kernelmosaic.inspection import feature_importance
 from kernelmosaic.kernels import Gaussian, Linear
-from kernelmosaic.plots import ContributionsDisplay, FeatureImportanceDisplay, KernelWeightsDisplay, ViewMapDisplay
+from kernelmosaic.plots import (
+    ContributionsDisplay,
+    FeatureImportanceDisplay,
+    KernelWeightsDisplay,
+    ViewMapDisplay,
+)
 
 plt = pytest.importorskip("matplotlib.pyplot")
 rng = np.random.default_rng(0)
@@ -18,7 +24,9 @@ X[::4, :2] = np.nan
 Y = np.where(X[:, 2] + np.nan_to_num(X[:, 0]) > 0, "ill", "well")
 VIEWS = {"rna": [0, 1], "protein": [2, 3, 4]}
 KERNELS = [
-    (f"{view}:{i}", kernel, own) for view, own in VIEWS.items() for i, kernel in enumerate([Linear(), Gaussian()])
+    (f"{view}:{i}", kernel, own)
+    for view, own in VIEWS.items()
+    for i, kernel in enumerate([Linear(), Gaussian()])
 ]
 
 
@@ -30,7 +38,9 @@ def close():
 
 @pytest.mark.parametrize("contributions", [[-0.4, 0.8, 2.3], [-3.0, -0.01, 0.2], [1.0, 2.0, 3.0]])
 def test_the_numbers_of_a_waterfall_are_within_its_axes(contributions):
-    display = ContributionsDisplay(np.array(contributions), ["rna", "protein", "a long name"], 0.1, "").plot()
+    display = ContributionsDisplay(
+        np.array(contributions), ["rna", "protein", "a long name"], 0.1, ""
+    ).plot()
     display.figure_.canvas.draw()
     inside = display.ax_.get_window_extent()
     for text in display.ax_.texts:
@@ -93,18 +103,24 @@ def test_bars_of_the_most_important_columns():
     found = feature_importance(model, X, random_state=0)
     display = FeatureImportanceDisplay.from_estimator(model, X, most=2, random_state=0)
     for view, bars in display.bars_.items():
-        np.testing.assert_allclose([bar.get_width() for bar in bars], [value for _, value in found.top(view, 2)])
+        np.testing.assert_allclose(
+            [bar.get_width() for bar in bars], [value for _, value in found.top(view, 2)]
+        )
         # One axis for each view: a scale of its own, and intervals that hold the value.
         (ends,) = [line.get_segments() for line in display.axes_[view].collections]
         own = found.largest(view, 2)
-        reach = np.array([segment[:, 0] for segment in ends]) - found.importances[own][:, np.newaxis]
+        reach = (
+            np.array([segment[:, 0] for segment in ends]) - found.importances[own][:, np.newaxis]
+        )
         np.testing.assert_allclose(reach, np.outer(found.errors[own], [-2, 2]), atol=1e-12)
         assert view in display.axes_[view].get_title(loc="left")
 
 
 @pytest.mark.parametrize("classes", [2, 3])
 def test_weights_by_view(classes):
-    model = MKLClassifier(KERNELS, norm=2).fit(X, np.digitize(X[:, 2], np.linspace(-0.5, 0.5, classes - 1)))
+    model = MKLClassifier(KERNELS, norm=2).fit(
+        X, np.digitize(X[:, 2], np.linspace(-0.5, 0.5, classes - 1))
+    )
     display = KernelWeightsDisplay.from_estimator(model, by_view=True)
     assert display.names == ["rna", "protein"]
     np.testing.assert_allclose(display.weights.T, list(model.view_weights_.values()))

@@ -1,4 +1,5 @@
-"""The calibration of survival functions: groups of equal size, means of predictions, Kaplan–Meier of what was seen."""
+"""The calibration of survival functions: groups of equal size, means of predictions, Kaplan–Meier
+of what was seen."""
 
 from __future__ import annotations
 
@@ -28,13 +29,19 @@ def test_points_are_those_of_the_groups(time):
     for k, rows in enumerate(np.argsort(values, kind="stable").reshape(4, 10)):
         times, share = kaplan_meier(Y[rows, 1], Y[rows, 0])
         assert display.predicted[k] == pytest.approx(values[rows].mean())
-        assert display.observed[k] == pytest.approx(share[times <= at][-1] if np.any(times <= at) else 1.0)
-    assert_allclose(display.ax_.lines[1].get_xydata(), np.column_stack([display.predicted, display.observed]))
+        assert display.observed[k] == pytest.approx(
+            share[times <= at][-1] if np.any(times <= at) else 1.0
+        )
+    assert_allclose(
+        display.ax_.lines[1].get_xydata(), np.column_stack([display.predicted, display.observed])
+    )
     assert f"{at:g}" in display.ax_.get_xlabel()
 
 
 def test_searches_are_drawn_and_others_refused():
     search = PathSearchCV(MKLSurvival([Linear()]), Cs=2, cv=2).fit(X, Y)
     assert SurvivalCalibrationDisplay.from_estimator(search, X, Y).figure_ is not None
-    with pytest.raises(TypeError, match="has no predict_survival_function: SurvivalCalibrationDisplay"):
+    with pytest.raises(
+        TypeError, match="has no predict_survival_function: SurvivalCalibrationDisplay"
+    ):
         SurvivalCalibrationDisplay.from_estimator(MKLRegressor().fit(X, Y[:, 1]), X, Y)

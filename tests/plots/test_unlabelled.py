@@ -15,7 +15,11 @@ plt = pytest.importorskip("matplotlib.pyplot")
 RNG = np.random.RandomState(0)
 GROUP = np.arange(60) % 3
 X = np.hstack(
-    [4 * np.eye(3)[GROUP] + RNG.randn(60, 3), 3 * RNG.randn(3, 2)[GROUP] + RNG.randn(60, 2), RNG.randn(60, 2)]
+    [
+        4 * np.eye(3)[GROUP] + RNG.randn(60, 3),
+        3 * RNG.randn(3, 2)[GROUP] + RNG.randn(60, 2),
+        RNG.randn(60, 2),
+    ]
 )
 X[::6, 3:5] = np.nan
 KERNELS = [("a", Gaussian(), [0, 1, 2]), ("b", Gaussian(), [3, 4]), ("noise", Gaussian(), [5, 6])]
@@ -48,7 +52,12 @@ def test_the_embedding_is_coloured_by_cluster_or_target(model):
     np.testing.assert_array_equal(display.lacking, np.arange(60) % 6 == 0)
     drawn = {tuple(point) for one in display.ax_.collections for point in one.get_offsets()}
     assert drawn == {tuple(point) for point in display.points}
-    hollow = {tuple(p) for one in display.ax_.collections if len(one.get_facecolors()) == 0 for p in one.get_offsets()}
+    hollow = {
+        tuple(p)
+        for one in display.ax_.collections
+        if len(one.get_facecolors()) == 0
+        for p in one.get_offsets()
+    }
     assert hollow == {tuple(point) for point in display.points[::6]}
     assert [text.get_text() for text in display.ax_.get_legend().get_texts()] == ["0", "1", "2"]
     by_target = EmbeddingDisplay.from_estimator(model, X, np.where(GROUP > 1, "yes", "no"))
@@ -69,13 +78,17 @@ def test_eigenvalues_from_the_largest(model):
     display = EigenvaluesDisplay.from_estimator(model)
     np.testing.assert_array_equal(display.line_.get_ydata(), model.eigenvalues_)
     graph = MKLClustering(3, KERNELS, embedding="graph", random_state=0).fit(X)
-    assert EigenvaluesDisplay.from_estimator(graph).ax_.get_ylabel() == "eigenvalue of the random walk"
+    assert (
+        EigenvaluesDisplay.from_estimator(graph).ax_.get_ylabel() == "eigenvalue of the random walk"
+    )
 
 
 def test_other_models_are_refused_by_name():
     other = MKLClassifier().fit(X[:, :3], GROUP > 0)
     for draw in (ViewSimilarityDisplay.from_estimator, EigenvaluesDisplay.from_estimator):
-        with pytest.raises(TypeError, match=r"MKLClassifier has no .*MKLKernelPCA and MKLClustering"):
+        with pytest.raises(
+            TypeError, match=r"MKLClassifier has no .*MKLKernelPCA and MKLClustering"
+        ):
             draw(other)
     with pytest.raises(TypeError, match="EmbeddingDisplay shows MKLKernelPCA"):
         EmbeddingDisplay.from_estimator(other, X[:, :3])

@@ -1,6 +1,7 @@
 """The multi-class problems once more, in their primal form with explicit features, for Clarabel.
 
-The optimum is the value that Clarabel's functions attain, no less than the true one, not the value that it states.
+The optimum is the value that Clarabel's functions attain, no less than the true one, not the value
+that it states.
 """
 
 from __future__ import annotations
@@ -18,13 +19,16 @@ def _solve(P, c, blocks):
     A = sparse.csc_matrix(np.vstack([A for _, A, _ in blocks]))
     b = np.concatenate([b for _, _, b in blocks])
     cones = [cone(len(b)) for cone, _, b in blocks]
-    solution = clarabel.DefaultSolver(sparse.csc_matrix(np.diag(P)), c, A, b, cones, settings).solve()
+    solution = clarabel.DefaultSolver(
+        sparse.csc_matrix(np.diag(P)), c, A, b, cones, settings
+    ).solve()
     assert str(solution.status) in ("Solved", "AlmostSolved"), solution.status
     return np.array(solution.x)
 
 
 def _with_slacks(x, A, b, first, slacks):
-    """Return x with the least slacks that its margins need; Clarabel leaves them short by what it misses of Ax ≤ b."""
+    """Return x with the least slacks that its margins need; Clarabel leaves them short by what it
+    misses of Ax ≤ b."""
     column = first + A[:, first : first + slacks].argmin(axis=1)
     needed = A @ x - b + x[column]
     x[first : first + slacks] = 0.0
@@ -33,7 +37,8 @@ def _with_slacks(x, A, b, first, slacks):
 
 
 def _margin_rows(L, y, k, margins, slack_of, width, constants=False):
-    """Rows of −(f_y − f_c) − ξ ≤ −margin, class by class; w is laid out class after class, the b_c come last."""
+    """Rows of −(f_y − f_c) − ξ ≤ −margin, class by class; w is laid out class after class, the b_c
+    come last."""
     rows, bounds = [], []
     for i, own in enumerate(y):
         for c in range(k):
@@ -51,7 +56,8 @@ def _margin_rows(L, y, k, margins, slack_of, width, constants=False):
 
 
 def solve_joint_conic(K, y, k, sample_C, margins, pairwise, constants=False):
-    """Return the optimum of ½ Σ‖w_c‖² + Σ price · slack, one slack per sample or one per sample and class.
+    """Return the optimum of ½ Σ‖w_c‖² + Σ price · slack, one slack per sample or one per sample and
+    class.
 
     With constants f_c = ⟨w_c, φ⟩ + b_c, as Weston and Watkins print it, else without.
     """
@@ -61,17 +67,23 @@ def solve_joint_conic(K, y, k, sample_C, margins, pairwise, constants=False):
     last = k if constants else 0
     width = k * rank + slacks + last
     P = np.concatenate([np.ones(k * rank), np.zeros(slacks + last)])
-    c = np.concatenate([np.zeros(k * rank), np.repeat(sample_C, k) if pairwise else sample_C, np.zeros(last)])
+    c = np.concatenate(
+        [np.zeros(k * rank), np.repeat(sample_C, k) if pairwise else sample_C, np.zeros(last)]
+    )
     slack_of = (lambda i, c: i * k + c) if pairwise else (lambda i, c: i)
     A, b = _margin_rows(L, y, k, margins, slack_of, width, constants)
     positive = np.hstack([np.zeros((slacks, k * rank)), -np.eye(slacks), np.zeros((slacks, last))])
-    blocks = [(clarabel.NonnegativeConeT, A, b), (clarabel.NonnegativeConeT, positive, np.zeros(slacks))]
+    blocks = [
+        (clarabel.NonnegativeConeT, A, b),
+        (clarabel.NonnegativeConeT, positive, np.zeros(slacks)),
+    ]
     x = _with_slacks(_solve(P, c, blocks), A, b, k * rank, slacks)
     return 0.5 * float(P @ x**2) + float(c @ x)
 
 
 def solve_bilinear_conic(Ks, y, k, kappa):
-    """Return the optimum of Σ_{c,r} ‖u_c^(r)‖ + κ Σ ξ and the norms, of shape (classes, kernels)."""
+    """Return the optimum of Σ_{c,r} ‖u_c^(r)‖ + κ Σ ξ and the norms, of shape (classes,
+    kernels)."""
     factors = [factor(K) for K in Ks]
     L = np.hstack(factors)
     n, rank = L.shape
@@ -97,7 +109,8 @@ def solve_bilinear_conic(Ks, y, k, kappa):
 
 
 def solve_joint_mkl_conic(Ks, y, k, sample_C, margins, pairwise, constants=False):
-    """Return the optimum of ½ (Σ_m (Σ_c ‖u_c^(m)‖²)^½)² + Σ price · slack: shared weights that sum to one."""
+    """Return the optimum of ½ (Σ_m (Σ_c ‖u_c^(m)‖²)^½)² + Σ price · slack: shared weights that sum
+    to one."""
     factors = [factor(K) for K in Ks]
     L = np.hstack(factors)
     n, rank = L.shape

@@ -1,4 +1,5 @@
-"""The kernels once more, one pair of samples at a time, in plain Python: slow, obvious, and none of the package."""
+"""The kernels once more, one pair of samples at a time, in plain Python: slow, obvious, and none of
+the package."""
 
 from __future__ import annotations
 
@@ -10,7 +11,18 @@ from statistics import mean, median
 
 Vector = Sequence[float]
 
-_HALF = {"AA": 4, "CC": 9, "DD": 6, "WW": 11, "AC": 0, "AD": -2, "AW": -3, "CD": -3, "CW": -2, "DW": -4}
+_HALF = {
+    "AA": 4,
+    "CC": 9,
+    "DD": 6,
+    "WW": 11,
+    "AC": 0,
+    "AD": -2,
+    "AW": -3,
+    "CD": -3,
+    "CW": -2,
+    "DW": -4,
+}
 #: BLOSUM62 for four amino acids.
 BLOSUM62 = _HALF | {pair[::-1]: score for pair, score in _HALF.items()}
 #: NUC.4.4 for the four bases.
@@ -68,7 +80,8 @@ def categorical(x: Sequence, z: Sequence) -> float:
 
 
 def clinical(x: Sequence, z: Sequence, ranges: Sequence[float | None]) -> float:
-    """Numbers by their difference, as a share of the range; what has no range by whether it is the same."""
+    """Numbers by their difference, as a share of the range; what has no range by whether it is the
+    same."""
     return mean(
         float(a == b) if span is None else max(0.0, 1.0 - abs(a - b) / span)
         for a, b, span in zip(x, z, ranges, strict=True)
@@ -93,7 +106,8 @@ _ALIGNED: dict[tuple[str, str, int, int, int], int] = {}
 
 
 def alignment_score(x: str, z: str, table: dict[str, int], gap_open: int, gap_extend: int) -> int:
-    """The best local alignment, trying gaps of every length at every cell; kept, for many kernels ask for it again."""
+    """The best local alignment, trying gaps of every length at every cell; kept, for many kernels
+    ask for it again."""
     asked = (x, z, id(table), gap_open, gap_extend)
     if asked not in _ALIGNED:
         _ALIGNED[asked] = _aligned(x, z, table, gap_open, gap_extend)
@@ -111,7 +125,12 @@ def _aligned(x: str, z: str, table: dict[str, int], gap_open: int, gap_extend: i
 
 
 def smith_waterman(
-    x: str, z: str, training: Sequence[str], table: dict[str, int] = BLOSUM62, gap_open: int = 11, gap_extend: int = 1
+    x: str,
+    z: str,
+    training: Sequence[str],
+    table: dict[str, int] = BLOSUM62,
+    gap_open: int = 11,
+    gap_extend: int = 1,
 ) -> float:
     def score(a: str, b: str) -> int:
         return alignment_score(a, b, table, gap_open, gap_extend)
@@ -125,7 +144,10 @@ def smith_waterman(
 def diffusion(adjacency: Sequence[Vector], beta: float) -> list[list[float]]:
     """exp(βH) by its power series, on β / 2^10 and then squared ten times."""
     n = len(adjacency)
-    H = [[adjacency[i][j] - (sum(adjacency[i]) if i == j else 0.0) for j in range(n)] for i in range(n)]
+    H = [
+        [adjacency[i][j] - (sum(adjacency[i]) if i == j else 0.0) for j in range(n)]
+        for i in range(n)
+    ]
 
     def times(A: list[list[float]], B: list[list[float]]) -> list[list[float]]:
         return [[sum(A[i][k] * B[k][j] for k in range(n)) for j in range(n)] for i in range(n)]
@@ -134,7 +156,9 @@ def diffusion(adjacency: Sequence[Vector], beta: float) -> list[list[float]]:
     total = [row[:] for row in term]
     for power in range(1, 15):
         term = [[entry * beta / 2**10 / power for entry in row] for row in times(term, H)]
-        total = [[a + b for a, b in zip(*rows, strict=True)] for rows in zip(total, term, strict=True)]
+        total = [
+            [a + b for a, b in zip(*rows, strict=True)] for rows in zip(total, term, strict=True)
+        ]
     for _ in range(10):
         total = times(total, total)
     return total
@@ -143,24 +167,36 @@ def diffusion(adjacency: Sequence[Vector], beta: float) -> list[list[float]]:
 def magnitudes(x: Vector, n_frequencies: int | None = None) -> list[float]:
     n = len(x)
     waves = range(n // 2 + 1 if n_frequencies is None else n_frequencies)
-    return [abs(sum(a * cmath.exp(-2j * math.pi * f * t / n) for t, a in enumerate(x))) for f in waves]
+    return [
+        abs(sum(a * cmath.exp(-2j * math.pi * f * t / n) for t, a in enumerate(x))) for f in waves
+    ]
 
 
 def refined_labels(graph: tuple, iterations: int) -> list:
-    """The labels of the nodes after some iterations, written out as nested tuples; loops do not count."""
+    """The labels of the nodes after some iterations, written out as nested tuples; loops do not
+    count."""
     edges, labels = graph
     neighbours = [set() for _ in range(labels if isinstance(labels, int) else len(labels))]
     for u, v in edges:
         if u != v:
             neighbours[u].add(int(v))
             neighbours[v].add(int(u))
-    found = [str(len(near)) for near in neighbours] if isinstance(labels, int) else [str(label) for label in labels]
+    found = (
+        [str(len(near)) for near in neighbours]
+        if isinstance(labels, int)
+        else [str(label) for label in labels]
+    )
     for _ in range(iterations):
-        found = [(own, tuple(sorted(found[u] for u in near))) for own, near in zip(found, neighbours, strict=True)]
+        found = [
+            (own, tuple(sorted(found[u] for u in near)))
+            for own, near in zip(found, neighbours, strict=True)
+        ]
     return found
 
 
-def weisfeiler_lehman(x: tuple, z: tuple, iterations: Sequence[int], mode: str = "subtree") -> float:
+def weisfeiler_lehman(
+    x: tuple, z: tuple, iterations: Sequence[int], mode: str = "subtree"
+) -> float:
     total = 0
     for h in iterations:
         a, b = Counter(refined_labels(x, h)), Counter(refined_labels(z, h))

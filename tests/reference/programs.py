@@ -1,4 +1,5 @@
-"""Random programs of every kind, each with the loss of its primal problem as a textbook writes it."""
+"""Random programs of every kind, each with the loss of its primal problem as a textbook writes
+it."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ from kernelmosaic.solvers.program import Program
 
 @dataclass(frozen=True)
 class Case:
-    """A kernel matrix, the dual program, and the loss on f = Kβ + b of the primal min ½βᵀKβ + loss(f) + b · total."""
+    """A kernel matrix, the dual program, and the loss on f = Kβ + b of the primal min ½βᵀKβ +
+    loss(f) + b · total."""
 
     kind: str
     K: np.ndarray
@@ -32,7 +34,11 @@ class Case:
 
     def primal(self, beta, intercept):
         values = self.exact @ beta
-        return 0.5 * beta @ values + self.loss(values + intercept) + intercept * (self.program.total or 0.0)
+        return (
+            0.5 * beta @ values
+            + self.loss(values + intercept)
+            + intercept * (self.program.total or 0.0)
+        )
 
 
 def hinge(x):
@@ -165,7 +171,8 @@ LINEAR = ("ridge", "ridge free")
 
 
 def gram(rng, n, shape):
-    """A kernel matrix: Gaussian (wide or narrow), linear (low rank), or with samples that come several times."""
+    """A kernel matrix: Gaussian (wide or narrow), linear (low rank), or with samples that come
+    several times."""
     X = rng.standard_normal((n, 3))
     if shape == "linear":
         return X @ X.T

@@ -66,12 +66,21 @@ def test_program_against_a_plain_optimiser(kind):
     # β = a − b with a, b ≥ 0 makes the tube smooth.
     def loss(x):
         beta = x[:n] - x[n:]
-        return 0.5 * beta @ K @ beta + 0.5 * p.ridge @ beta**2 - p.target @ beta + p.epsilon * x.sum()
+        return (
+            0.5 * beta @ K @ beta + 0.5 * p.ridge @ beta**2 - p.target @ beta + p.epsilon * x.sum()
+        )
 
     bounds = [(0.0, b) for b in np.concatenate([p.upper, -p.lower])]
     signs = np.repeat([1.0, -1.0], n)
     sums = [] if p.total is None else [LinearConstraint(signs, p.total, p.total)]
-    best = minimize(loss, np.full(2 * n, 0.1), bounds=bounds, constraints=sums, method="SLSQP", options={"ftol": 1e-14})
+    best = minimize(
+        loss,
+        np.full(2 * n, 0.1),
+        bounds=bounds,
+        constraints=sums,
+        method="SLSQP",
+        options={"ftol": 1e-14},
+    )
     assert solve_program_conic(K, p)[0] == pytest.approx(-best.fun, abs=1e-6)
 
 
@@ -88,7 +97,9 @@ def test_sparse_mkl_is_the_least_of_the_programs(kind):
     quadratic = max(0.5 * beta @ K @ beta / c**2 for K, c in zip(Ks, d, strict=True))
     assert program.linear_value(beta) - quadratic == pytest.approx(objective, abs=1e-6)
     for shares in rng.dirichlet(np.ones(3), size=20):
-        assert solve_program_conic(np.tensordot(shares / d**2, Ks, 1), program)[0] >= objective - 1e-7
+        assert (
+            solve_program_conic(np.tensordot(shares / d**2, Ks, 1), program)[0] >= objective - 1e-7
+        )
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -99,7 +110,9 @@ def test_lp_mkl_against_a_search_over_the_weights(kind, p):
     Ks, program = [gram(rng, n, 2), gram(rng, n, 5)], machine(kind, rng, n)
 
     def value(share):
-        return solve_program_conic(share ** (1 / p) * Ks[0] + (1 - share) ** (1 / p) * Ks[1], program)[0]
+        return solve_program_conic(
+            share ** (1 / p) * Ks[0] + (1 - share) ** (1 / p) * Ks[1], program
+        )[0]
 
     best = minimize_scalar(value, bounds=(0.0, 1.0), method="bounded", options={"xatol": 1e-7})
     objective, weights, _ = solve_mkl_lp_generic(Ks, program, p)
@@ -111,7 +124,9 @@ def test_lp_mkl_against_a_search_over_the_weights(kind, p):
 def test_lp_mkl_meets_sparse_mkl_and_the_plain_sum_at_its_ends():
     rng = np.random.RandomState(9)
     Ks, program = [gram(rng, 8, r) for r in (2, 4)], machine("svm", rng, 8)
-    assert solve_mkl_lp_generic(Ks, program, 1.01)[0] == pytest.approx(solve_mkl_conic(Ks, program)[0], rel=2e-2)
+    assert solve_mkl_lp_generic(Ks, program, 1.01)[0] == pytest.approx(
+        solve_mkl_conic(Ks, program)[0], rel=2e-2
+    )
     assert solve_mkl_lp_generic(Ks, program, 100.0)[0] == pytest.approx(
         solve_program_conic(sum(Ks), program)[0], rel=2e-2
     )
@@ -120,5 +135,9 @@ def test_lp_mkl_meets_sparse_mkl_and_the_plain_sum_at_its_ends():
 def test_one_kernel_is_the_program_itself():
     rng = np.random.RandomState(11)
     K, program = gram(rng, 8, 4), machine("svr", rng, 8)
-    assert solve_mkl_conic([K], program, [2.0])[0] == pytest.approx(solve_program_conic(K / 4, program)[0], abs=1e-7)
-    assert solve_mkl_lp_generic([K], program, 2.0)[0] == pytest.approx(solve_program_conic(K, program)[0], abs=1e-7)
+    assert solve_mkl_conic([K], program, [2.0])[0] == pytest.approx(
+        solve_program_conic(K / 4, program)[0], abs=1e-7
+    )
+    assert solve_mkl_lp_generic([K], program, 2.0)[0] == pytest.approx(
+        solve_program_conic(K, program)[0], abs=1e-7
+    )

@@ -1,4 +1,5 @@
-"""A report in a real browser: nothing fetched, nothing broken, filters that filter, fit for phones and paper."""
+"""A report in a real browser: nothing fetched, nothing broken, filters that filter, fit for phones
+and paper."""
 
 from __future__ import annotations
 
@@ -22,10 +23,14 @@ from reproduction import FULL, Settings, run_experiments  # noqa: E402
 from reproduction.page import make_page  # noqa: E402
 from reproduction.reading import read_run  # noqa: E402
 
-BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+BROWSER = next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+)
 SELECT_ALL = Keys.CONTROL + "a" + Keys.NULL
 DRIVER = shutil.which("chromedriver")
-pytestmark = pytest.mark.skipif(BROWSER is None or DRIVER is None, reason="no chromium with chromedriver was found")
+pytestmark = pytest.mark.skipif(
+    BROWSER is None or DRIVER is None, reason="no chromium with chromedriver was found"
+)
 
 
 @pytest.fixture(scope="module")
@@ -70,11 +75,18 @@ def resize(browser: Any, width: int) -> None:
 
 def test_nothing_is_fetched_and_nothing_complains(shown):
     messages = [json.loads(entry["message"])["message"] for entry in shown.get_log("performance")]
-    asked = [one["params"]["request"]["url"] for one in messages if one["method"] == "Network.requestWillBeSent"]
+    asked = [
+        one["params"]["request"]["url"]
+        for one in messages
+        if one["method"] == "Network.requestWillBeSent"
+    ]
     assert any(url.startswith("file:") for url in asked)
     assert [url for url in asked if not url.startswith(("file:", "data:"))] == []
     assert [entry["message"] for entry in shown.get_log("browser")] == []
-    broken = "return [...document.images].filter((one) => !one.complete || one.naturalWidth === 0).length"
+    broken = (
+        "return [...document.images].filter((one) => !one.complete || one.naturalWidth ==="
+        " 0).length"
+    )
     assert shown.execute_script(broken) == 0
     assert shown.execute_script("return document.images.length") > 0
 
@@ -82,7 +94,10 @@ def test_nothing_is_fetched_and_nothing_complains(shown):
 def test_the_box_filters_rows(shown):
     box = shown.find_element("css selector", ".filter input")
     table = "document.querySelector('.filter').closest('.table')"
-    visible = f"return [...{table}.querySelectorAll('tbody tr')].filter((row) => row.checkVisibility()).length"
+    visible = (
+        f"return [...{table}.querySelectorAll('tbody tr')].filter((row) =>"
+        " row.checkVisibility()).length"
+    )
     everything = shown.execute_script(visible)
     box.send_keys("bilinear FASTEST")
     assert shown.execute_script(visible) == 1 < everything
@@ -133,21 +148,40 @@ return broken;
 
 def test_a_phone_shows_whole_words_and_whole_tables(browser, tmp_path):
     page = Page("Phone")
-    view = ["protein", "proteins.csv", "protein.protein_0, protein.protein_1 … (8 in all)", "8 rows"]
+    view = [
+        "protein",
+        "proteins.csv",
+        "protein.protein_0, protein.protein_1 … (8 in all)",
+        "8 rows",
+    ]
     page.table("Views.", ("view", "file", "columns", "lacked by"), [view])
     said = "rna:linear -0.383, clinical:laplace(0.5*median) +0.03, rna:gauss +0.0245"
     head = ("row", "patient_id", "prediction", "decision", "largest contributions", "constant")
     page.table("Rows.", head, [["1", "p00", "sick", "-0.2415", said, "-0.06161"]])
     losses = [["expression", "57.7", "0.048", "15.6", "3.6", "27.5"]]
-    page.table("Lost.", ("view", "share %", "p", "accuracy lost without it, points", "95 % from", "to"), losses)
-    page.table("A caption of many words is as wide as a paragraph is. " * 5, ("C", "score"), [["1", "2"]])
+    page.table(
+        "Lost.",
+        ("view", "share %", "p", "accuracy lost without it, points", "95 % from", "to"),
+        losses,
+    )
+    page.table(
+        "A caption of many words is as wide as a paragraph is. " * 5, ("C", "score"), [["1", "2"]]
+    )
     browser.get(page.write(tmp_path / "phone.html").as_uri())
     resize(browser, 400)
     assert browser.execute_script(BROKEN) == []
-    widths = "return [...document.querySelectorAll('.scroll')].map((one) => one.scrollWidth - one.clientWidth)"
+    widths = (
+        "return [...document.querySelectorAll('.scroll')].map((one) => one.scrollWidth -"
+        " one.clientWidth)"
+    )
     assert browser.execute_script(widths)[:2] == [0, 0]
-    breaks = "return getComputedStyle(document.querySelectorAll('table')[2].querySelector('th.n')).whiteSpace"
-    assert browser.execute_script(breaks) == "normal"  # how wide the figures are depends on the font
+    breaks = (
+        "return"
+        " getComputedStyle(document.querySelectorAll('table')[2].querySelector('th.n')).whiteSpace"
+    )
+    assert (
+        browser.execute_script(breaks) == "normal"
+    )  # how wide the figures are depends on the font
     wide = "return [...document.querySelectorAll('.caption')].at(-1).clientWidth"
     assert browser.execute_script(wide) == 360
     resize(browser, 1200)
@@ -185,7 +219,9 @@ def named_nodes(shown):
     """Return what the browser tells those who cannot see the page of its larger parts."""
     tree = shown.execute_cdp_cmd("Accessibility.getFullAXTree", {})["nodes"]
     named = {"searchbox", "image", "link", "table", "region", "navigation"}
-    return [one for one in tree if not one.get("ignored") and one.get("role", {}).get("value") in named]
+    return [
+        one for one in tree if not one.get("ignored") and one.get("role", {}).get("value") in named
+    ]
 
 
 def test_everything_has_a_name(shown):

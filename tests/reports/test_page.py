@@ -1,4 +1,5 @@
-"""Pages that stand alone: everything escaped and closed, tables one can read aloud, pictures inside."""
+"""Pages that stand alone: everything escaped and closed, tables one can read aloud, pictures
+inside."""
 
 from __future__ import annotations
 
@@ -10,7 +11,9 @@ import pytest
 import kernelmosaic
 from kernelmosaic.reports import Cell, Page
 
-PNG = b64decode(b"iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==")
+PNG = b64decode(
+    b"iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
 SVG = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 1 1"><rect width="1" height="1"/></svg>'
 
 
@@ -114,7 +117,9 @@ def test_tables_name_their_rows_and_columns():
     assert scopes == ["col", "col", "row", "row"]
     assert [text for _, text in page.all("td")] == ["0.25", "–"]
     assert caption(page) == "What."
-    region = next(attributes for attributes, _ in page.all("div") if attributes.get("role") == "region")
+    region = next(
+        attributes for attributes, _ in page.all("div") if attributes.get("role") == "region"
+    )
     name = page.all("table")[0][0]["aria-labelledby"]
     assert region == {"class": "scroll", "role": "region", "aria-labelledby": name, "tabindex": "0"}
 
@@ -140,7 +145,9 @@ def test_columns_of_figures_stand_to_the_right(cells, to_the_right):
 
 
 def test_tones_are_classes_of_their_cells():
-    page = page_with(("c", ("name", "value"), [("a", Cell("0.5", "bad")), ("b", Cell("0.7", "good"))]))
+    page = page_with(
+        ("c", ("name", "value"), [("a", Cell("0.5", "bad")), ("b", Cell("0.7", "good"))])
+    )
     assert [attributes["class"] for attributes, _ in page.all("td")] == ["n bad", "n good"]
 
 

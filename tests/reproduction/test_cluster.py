@@ -60,7 +60,9 @@ def test_a_local_cluster_has_as_many_workers_as_it_is_told():
 def test_failures_come_back_from_a_cluster_at_an_address(tmp_path):
     from distributed import LocalCluster
 
-    with LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None) as cluster:
+    with LocalCluster(
+        n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None
+    ) as cluster:
         executor = make_executor(1, cluster.scheduler_address)
         assert executor.n_workers == 1
         (done,) = run_experiments([sleeping(failing=(3,))], tmp_path, SEED, executor)

@@ -17,7 +17,12 @@ from reproduction.exact_path import support_vector_path
 def problem(n=60, width=1.0, share=0.5, seed=0):
     rng = np.random.RandomState(seed)
     X = rng.standard_normal((n, 3))
-    y = np.where(X[:, 0] * X[:, 1] + 0.5 * rng.standard_normal(n) > np.quantile(X[:, 0] * X[:, 1], 1 - share), 1, -1)
+    y = np.where(
+        X[:, 0] * X[:, 1] + 0.5 * rng.standard_normal(n)
+        > np.quantile(X[:, 0] * X[:, 1], 1 - share),
+        1,
+        -1,
+    )
     return rbf_kernel(X, gamma=width), y
 
 
@@ -52,7 +57,8 @@ def test_between_breakpoints_solutions_are_those_of_libsvm(width, share):
     assert np.all(np.diff(path.Cs) >= 0)
     assert_allclose(path.Cs[[0, -1]], [1e-2, 1e3])
     check(K, y, path, np.geomspace(1e-2, 1e3, 23))
-    # Between two breakpoints the samples keep their places: the middle is a solution as the ends are.
+    # Between two breakpoints the samples keep their places: the middle is a solution as the ends
+    # are.
     middle = 0.5 * (path.Cs[1:] + path.Cs[:-1])
     check(K, y, path, middle[:: max(len(middle) // 20, 1)])
 

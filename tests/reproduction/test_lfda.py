@@ -49,7 +49,10 @@ def test_the_projection_is_that_of_naive_scatters(n_neighbors):
     assert_allclose(W.T @ within @ W, np.eye(2), atol=1e-9)
     assert_allclose(between @ W, within @ W * model.eigenvalues_, rtol=1e-7, atol=1e-9)
     # No directions do better than the two of the largest eigenvalues.
-    assert_allclose(model.eigenvalues_, np.sort(np.linalg.eigvals(np.linalg.solve(within, between)).real)[::-1][:2])
+    assert_allclose(
+        model.eigenvalues_,
+        np.sort(np.linalg.eigvals(np.linalg.solve(within, between)).real)[::-1][:2],
+    )
     assert_allclose(model.transform(X), X @ W)
 
 
@@ -65,10 +68,13 @@ def test_wide_affinities_are_those_of_fisher():
 
 
 def test_a_class_of_two_clusters_is_not_drawn_together():
-    # One class left and right of the other: its mean is the other's, which is all that Fisher's criterion sees.
+    # One class left and right of the other: its mean is the other's, which is all that Fisher's
+    # criterion sees.
     rng = np.random.RandomState(0)
     y = np.arange(90) % 3
-    X = np.column_stack([np.choose(y, [-6.0, 0.0, 6.0]) + 0.5 * rng.standard_normal(90), rng.standard_normal(90)])
+    X = np.column_stack(
+        [np.choose(y, [-6.0, 0.0, 6.0]) + 0.5 * rng.standard_normal(90), rng.standard_normal(90)]
+    )
     direction = LFDA(1).fit(X, y == 1).components_[0]
     assert abs(direction[0]) > 5 * abs(direction[1])
 

@@ -18,7 +18,8 @@ def test_times_seen_replace_guesses_and_stretch_the_others():
     assert estimate.seconds_left is None
     assert estimate.work_left == 12
     estimate.add(Record(units[0], seconds=3.0))
-    # The other `a` took 3 s; guesses were short by a factor of 3, so the two `b` are expected to take 15 s each.
+    # The other `a` took 3 s; guesses were short by a factor of 3, so the two `b` are expected to
+    # take 15 s each.
     assert estimate.work_left == pytest.approx(3 + 30)
     assert estimate.seconds_left == pytest.approx(33 / 2)
     estimate.add(Record(units[2], seconds=1.0))

@@ -28,7 +28,10 @@ def record(replicate, values, method="a", dataset="set"):
     """A record from {setting: (validation, accuracy)}."""
     found = []
     for setting, (validation, accuracy) in values.items():
-        found += [Measurement("validation", validation, setting), Measurement("accuracy", accuracy, setting)]
+        found += [
+            Measurement("validation", validation, setting),
+            Measurement("accuracy", accuracy, setting),
+        ]
     return Record(Unit("toy", dataset, method, "k", replicate), tuple(found))
 
 
@@ -61,21 +64,30 @@ def test_pairs_hand_the_folds_to_the_f_test_in_their_order():
     records = []
     for name, scores in (("a", first), ("b", second)):
         # The clock's order, not the folds': summarise must put them right.
-        records += [record(fold, {"C=1": (1.0, scores[fold])}, name) for fold in rng.permutation(10)]
+        records += [
+            record(fold, {"C=1": (1.0, scores[fold])}, name) for fold in rng.permutation(10)
+        ]
     pair = Pair(("a", "k"), ("b", "k"), "a vs b", overall="all sets", metrics=(("accuracy", True),))
     found = {(row.dataset, row.metric): row.mean for row in pair.rows(cells_of(records))}
     expected = f_test_5x2cv(first, second)
     assert found["set", "F:accuracy"] == pytest.approx(expected.statistic)
     assert found["set", "p:accuracy"] == pytest.approx(expected.p_value)
     assert found["all sets", "wins:direct:accuracy"] == 1
-    assert sum(found["all sets", f"{word}:5x2cvF:accuracy"] for word in ("wins", "ties", "losses")) == 1
+    assert (
+        sum(found["all sets", f"{word}:5x2cvF:accuracy"] for word in ("wins", "ties", "losses"))
+        == 1
+    )
     assert found["all sets", "wins:5x2cvF:accuracy"] == (expected.p_value < 0.05)
 
 
 def test_counts_over_some_of_the_sets_are_not_called_those_of_all():
-    records = [record(fold, {"C=1": (1.0, 80.0 + fold)}, name) for name in "ab" for fold in range(10)]
+    records = [
+        record(fold, {"C=1": (1.0, 80.0 + fold)}, name) for name in "ab" for fold in range(10)
+    ]
     for n_sets, expected in ((0, "all sets"), (1, "all sets"), (2, "1 of all sets")):
-        pair = Pair(("a", "k"), ("b", "k"), "a vs b", "all sets", n_sets, metrics=(("accuracy", True),))
+        pair = Pair(
+            ("a", "k"), ("b", "k"), "a vs b", "all sets", n_sets, metrics=(("accuracy", True),)
+        )
         assert {row.dataset for row in pair.rows(cells_of(records))} == {"set", expected}
 
 
@@ -112,7 +124,9 @@ def test_a_price_per_sample_is_the_papers_price_on_kernels_of_trace_one():
     theirs = SVC(kernel="precomputed", C=100.0, tol=1e-8).fit(K / np.trace(K), y)
     estimator = MKLClassifier([Polynomial(degree=2)], weights="uniform", tol=1e-8)
     ours = estimator.set_params(**Grid(per_sample=True).given(100.0, 120)).fit(X, y)
-    np.testing.assert_allclose(ours.decision_function(X), theirs.decision_function(K / np.trace(K)), atol=1e-4)
+    np.testing.assert_allclose(
+        ours.decision_function(X), theirs.decision_function(K / np.trace(K)), atol=1e-4
+    )
 
 
 def test_a_unit_measures_what_scikit_learn_would():
@@ -136,14 +150,18 @@ def test_a_unit_measures_what_scikit_learn_would():
 
 def test_costs_are_support_vectors_times_the_share_of_active_kernels():
     X, y = make_gaussians(4, 60, random_state=0)
-    method = Method("MKL", "k", MKLClassifier([Linear(), Polynomial()], weights=[1.0, 0.0]), costs=(1.0, 3.0))
+    method = Method(
+        "MKL", "k", MKLClassifier([Linear(), Polynomial()], weights=[1.0, 0.0]), costs=(1.0, 3.0)
+    )
     found = {one.metric: one.value for one in method.describe(method.fit(X, y, seed=0, C=1.0))}
     assert found["total_cost"] == pytest.approx(found["sv_percent"] / 4)
 
 
 def test_weights_may_be_shares():
     X, y = make_gaussians(4, 60, random_state=0)
-    method = Method("MKL", "k", MKLClassifier([Linear(), Polynomial()], weights=[1.0, 3.0]), shares=True)
+    method = Method(
+        "MKL", "k", MKLClassifier([Linear(), Polynomial()], weights=[1.0, 3.0]), shares=True
+    )
     found = {one.metric: one.value for one in method.describe(method.fit(X, y, seed=0))}
     assert [found["weight:linear"], found["weight:polynomial"]] == [0.25, 0.75]
 
@@ -190,7 +208,9 @@ def test_the_shared_search_finds_one_set_of_penalties_for_all_folds():
         Grid("C", (1.0, 10.0)),
         pairs=(Pair(("RMKL", "kL-kP"), ("MKL", "kL-kP"), "RMKL vs MKL"),),
     )
-    records = [execute(Task(protocol, unit, Settings(seed=1))) for unit in protocol.units("toy", FULL)]
+    records = [
+        execute(Task(protocol, unit, Settings(seed=1))) for unit in protocol.units("toy", FULL)
+    ]
     assert [one.failure for one in records] == [None, None]
     rows = {(row.method, row.metric): row for row in protocol.summarise(records)}
     assert rows["MKL", "accuracy"].count == rows["RMKL", "accuracy"].count == 10
@@ -218,7 +238,11 @@ def test_thinning_keeps_the_class_shares_and_the_order():
 
 
 def test_seeds_hang_on_every_word_and_on_nothing_else():
-    seeds = {Settings(seed).seed_for(*words) for seed in (0, 1) for words in (("a", "b"), ("a", "c"), ("b", "b"))}
+    seeds = {
+        Settings(seed).seed_for(*words)
+        for seed in (0, 1)
+        for words in (("a", "b"), ("a", "c"), ("b", "b"))
+    }
     assert len(seeds) == 6
     assert Settings(0, QUICK, "here").seed_for("a") == Settings(0).seed_for("a")
     # The first four bytes of what sha256sum says of "0/a".

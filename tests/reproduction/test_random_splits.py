@@ -13,7 +13,15 @@ from sklearn.svm import SVC
 from kernelmosaic.datasets import make_gaussians
 from reproduction.experiment import FULL, QUICK, Measurement, Method, Record, Settings
 from reproduction.papers import stand_ins
-from reproduction.papers.paper_004 import BINARY, EXACT, GROWTH, MULTICLASS, SIGMAS, TEN, SomeClasses
+from reproduction.papers.paper_004 import (
+    BINARY,
+    EXACT,
+    GROWTH,
+    MULTICLASS,
+    SIGMAS,
+    TEN,
+    SomeClasses,
+)
 from reproduction.protocols import RandomSplits
 from reproduction.rows import Row
 from reproduction.sources import Dataset, Generated
@@ -53,7 +61,11 @@ def test_accuracy_is_that_of_the_method_on_the_rest():
 def test_methods_see_the_same_splits_and_runs_repeat():
     twins = make_protocol(Method("first", "rbf", SVC()), Method("second", "rbf", SVC()))
     first, second = (
-        [measure(twins, unit, Settings(1))["accuracy"] for unit in twins.units("x", FULL) if unit.method == name]
+        [
+            measure(twins, unit, Settings(1))["accuracy"]
+            for unit in twins.units("x", FULL)
+            if unit.method == name
+        ]
         for name in ("first", "second")
     )
     assert first == second
@@ -69,7 +81,9 @@ def test_a_search_reports_its_last_fit():
 
 
 def test_quick_looks_are_small():
-    assert {unit.replicate for unit in make_protocol(Method("SVM", "rbf", SVC())).units("x", QUICK)} == {0, 1}
+    assert {
+        unit.replicate for unit in make_protocol(Method("SVM", "rbf", SVC())).units("x", QUICK)
+    } == {0, 1}
     assert {unit.dataset for unit in MULTICLASS.units(QUICK)} == {"segment(3)"}
     # Ten sets, three split seeds, nine methods, ten splits.
     assert len(MULTICLASS.units(FULL)) == 10 * 3 * 9 * 10
@@ -80,7 +94,11 @@ def test_samples_of_each_class_are_drawn_by_the_seed_or_taken_in_order():
     load = loading({"data": np.arange(len(y), dtype=float)[:, np.newaxis], "target": y})
     source = SomeClasses("any", (0, 1, 3))
     drawn = source(Settings(seed=3, load=load))
-    assert dict(zip(*np.unique(drawn.y, return_counts=True), strict=True)) == {2: 100, 5: 100, 9: 100}
+    assert dict(zip(*np.unique(drawn.y, return_counts=True), strict=True)) == {
+        2: 100,
+        5: 100,
+        9: 100,
+    }
     np.testing.assert_array_equal(y[drawn.X[:, 0].astype(int)], drawn.y)
     assert len(np.unique(drawn.X)) == 300
     np.testing.assert_array_equal(source(Settings(seed=3, load=load)).X, drawn.X)
@@ -138,12 +156,16 @@ def test_printed_scales():
     load = loading({"data": rng.randn(80, 3) + y[:, np.newaxis], "target": y})
     units = {unit.method: unit for unit in BINARY.units(QUICK)}
     records = [
-        Record(units[name], tuple(BINARY.protocol.run(units[name], Settings(scale=QUICK, load=load))))
+        Record(
+            units[name], tuple(BINARY.protocol.run(units[name], Settings(scale=QUICK, load=load)))
+        )
         for name in ("SILP_theta_lambda", "SM1")
     ]
     rows = {(row.method, row.metric): row.mean for row in BINARY.rows(records)}
     shares = sum(
-        value for (method, metric), value in rows.items() if method == "SILP_theta_lambda" and "weight:" in metric
+        value
+        for (method, metric), value in rows.items()
+        if method == "SILP_theta_lambda" and "weight:" in metric
     )
     assert shares + rows["SILP_theta_lambda", "lambda"] == pytest.approx(1.0, abs=1e-6)
     assert sum(
@@ -157,7 +179,9 @@ def test_windows_are_indicators_around_the_site():
     sequences = np.array(["".join(random.choice(list("ACGT"), 20)) for _ in range(90)], dtype="S")
     y = np.where(np.arange(90) % 3 == 0, 1, -1)
     load = loading({"target": y, "sequences": sequences, "site": 10})
-    found = stand_ins.Windows("any", before=2, after=3, most=40, along_genome=True)(Settings(load=load))
+    found = stand_ins.Windows("any", before=2, after=3, most=40, along_genome=True)(
+        Settings(load=load)
+    )
     assert dict(zip(*np.unique(found.y, return_counts=True), strict=True)) == {-1: 20, 1: 20}
     assert found.train.max() < found.test.min()
     letters = np.array(list("ATGCN"))[found.X.reshape(40, 5, 5).argmax(axis=2)]
@@ -186,20 +210,34 @@ def test_the_kernel_that_cross_validation_chooses_is_counted():
     assert counts[chosen] == 30  # of as many splits as the paper has
     assert scores[int(chosen[-2:])] == max(scores.values())
     single = next(unit for unit in BINARY.units(QUICK) if unit.method == "SVM_C")
-    assert not any(metric.startswith("selections:") for metric in measure(BINARY.protocol, single, settings))
+    assert not any(
+        metric.startswith("selections:") for metric in measure(BINARY.protocol, single, settings)
+    )
 
 
 def test_powers_of_growth_are_slopes_of_logarithms():
-    sizes = {data.name: size for data, size in zip(GROWTH.protocol.datasets, GROWTH.protocol.sizes, strict=True)}
+    sizes = {
+        data.name: size
+        for data, size in zip(GROWTH.protocol.datasets, GROWTH.protocol.sizes, strict=True)
+    }
     records = [
-        Record(unit, (Measurement("time", 1e-6 * sizes[unit.dataset] ** 2.5 * int(unit.dataset.split()[-1]) ** 0.5),))
+        Record(
+            unit,
+            (
+                Measurement(
+                    "time", 1e-6 * sizes[unit.dataset] ** 2.5 * int(unit.dataset.split()[-1]) ** 0.5
+                ),
+            ),
+        )
         for unit in GROWTH.units(FULL)
     ]
     rows = GROWTH.rows(records)
     powers = {(row.method, row.metric): row.mean for row in rows if row.dataset == "all"}
     assert powers["SILP_theta", "power of samples"] == pytest.approx(2.5)
     assert powers["SDP_theta", "power of classes"] == pytest.approx(0.5)
-    assert any("SILP_theta" in said and "2.50" in said and "0.50" in said for said in GROWTH.findings(rows))
+    assert any(
+        "SILP_theta" in said and "2.50" in said and "0.50" in said for said in GROWTH.findings(rows)
+    )
     # Where the semi-definite program would take minutes it is not run.
     assert {unit.dataset for unit in GROWTH.units(FULL) if unit.method == "SDP_theta"} < set(sizes)
 
@@ -209,7 +247,9 @@ def test_the_two_programs_are_compared_in_words():
     rows = [
         Row("wine(3)", method, "10 RBF", metric, value)
         for method, found in values.items()
-        for metric, value in zip(("objective", "weight:rbf01", "accuracy", "time"), found, strict=True)
+        for metric, value in zip(
+            ("objective", "weight:rbf01", "accuracy", "time"), found, strict=True
+        )
     ]
     (said,) = EXACT.findings(rows)
     for words in ("1.50 times", "up to 0.05 away", "91.0 against 90.0", "0.25 times as long"):

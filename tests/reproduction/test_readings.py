@@ -15,7 +15,8 @@ from reproduction.sources import Dataset, Samples
 
 
 class Stretched:
-    """Two classes told apart by a column that another one, a thousand times as long, hides until it is scaled."""
+    """Two classes told apart by a column that another one, a thousand times as long, hides until it
+    is scaled."""
 
     def __call__(self, settings):
         random = np.random.RandomState(settings.seed)
@@ -33,7 +34,13 @@ def make_study(taken=1):
     """A study of two sets whose printed figures are those of standardised columns."""
 
     def trial(name):
-        return Trial(("x", "t"), "SVM", "accuracy", (Dataset(name, Stretched(), quick=True),), Halves((("kL", 1),)))
+        return Trial(
+            ("x", "t"),
+            "SVM",
+            "accuracy",
+            (Dataset(name, Stretched(), quick=True),),
+            Halves((("kL", 1),)),
+        )
 
     question = Question("paper x", READINGS, (trial("one"),), (trial("two"),), READINGS[taken].name)
     return Study((question,), repeats=3)
@@ -56,7 +63,10 @@ def test_the_reading_that_made_the_figures_is_found_and_confirmed():
         assert away[key] == pytest.approx(abs(row.mean - 95.0))
     (said,) = study.findings(rows)
     assert "“standardised, mean diagonal 1” is nearest on one" in said
-    assert f"On two what is taken is {away['paper x: two', READINGS[1].name]:.2f} from print, the nearest." in said
+    assert (
+        f"On two what is taken is {away['paper x: two', READINGS[1].name]:.2f} from print, the"
+        " nearest." in said
+    )
 
 
 def test_what_is_taken_against_the_figures_is_said():
@@ -73,11 +83,15 @@ def test_the_kernels_are_the_papers():
     own, other = normalised(2, "mean diagonal 1", [X, Z])
     K = polynomial_kernel(X, degree=2, gamma=1, coef0=1)
     np.testing.assert_allclose(own, K / np.trace(K) * 6)
-    np.testing.assert_allclose(other, polynomial_kernel(Z, X, degree=2, gamma=1, coef0=1) / np.trace(K) * 6)
+    np.testing.assert_allclose(
+        other, polynomial_kernel(Z, X, degree=2, gamma=1, coef0=1) / np.trace(K) * 6
+    )
     whole = normalised(3, "unit diagonal", [np.vstack([X, Z])])[0]
     np.testing.assert_allclose(np.diag(whole), 1.0)
     np.testing.assert_allclose(normalised(3, "unit diagonal", [X, Z])[1], whole[6:, :6])
-    np.testing.assert_allclose(normalised("nearest", "trace 1", [X, Z])[1], Gaussian("nearest").fit(X)(Z, X))
+    np.testing.assert_allclose(
+        normalised("nearest", "trace 1", [X, Z])[1], Gaussian("nearest").fit(X)(Z, X)
+    )
     (alone,) = normalised(slice(1, 3), "unit diagonal", [X])
     cosine = X[:, 1:] @ X[:, 1:].T / np.outer(*[np.linalg.norm(X[:, 1:], axis=1)] * 2)
     np.testing.assert_allclose(alone, cosine, rtol=1e-6)
@@ -88,6 +102,8 @@ def test_the_readings_of_the_experiments_are_among_those_tried():
     for one in study.questions:
         assert one.taken in [reading.name for reading in one.readings]
         for trial, data in one.trials():
-            assert any(key[:4] == (*trial.table, data.name, trial.method) for key in published_figures())
+            assert any(
+                key[:4] == (*trial.table, data.name, trial.method) for key in published_figures()
+            )
     assert len(study.units("readings", QUICK)) < len(study.units("readings", FULL))
     assert study.summarise([Record(study.units("readings", QUICK)[0])]) == []

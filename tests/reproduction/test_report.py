@@ -97,7 +97,9 @@ def test_what_is_no_run_is_said(tmp_path, content):
         read_run(tmp_path)
 
 
-@pytest.mark.parametrize("content", ["x,y\n1,2\n", "dataset,method,kernels,metric,mean\na,b,c,d,much\n"])
+@pytest.mark.parametrize(
+    "content", ["x,y\n1,2\n", "dataset,method,kernels,metric,mean\na,b,c,d,much\n"]
+)
 def test_a_damaged_table_is_said(tmp_path, content):
     path = tmp_path / "table.csv"
     path.write_text(content, encoding="utf-8")
@@ -108,7 +110,12 @@ def test_a_damaged_table_is_said(tmp_path, content):
 def test_summaries_alone_give_the_same_account(folder, tmp_path):
     run = read_run(folder, TOYS)
     written = keep_summaries(run, tmp_path / "kept")
-    assert {path.name for path in written} == {"run.json", "run.csv", "toy-gauss.csv", "toy-sleep.csv"}
+    assert {path.name for path in written} == {
+        "run.json",
+        "run.csv",
+        "toy-gauss.csv",
+        "toy-sleep.csv",
+    }
     assert not list((tmp_path / "kept").glob("*.jsonl"))
     assert make_markdown(read_run(tmp_path / "kept", TOYS)) == make_markdown(run)
     with pytest.raises(ValueError, match="another folder"):
@@ -120,9 +127,13 @@ def test_an_account_written_again_keeps_what_stands_below_it(folder, tmp_path):
     path.write_text("of another run\n", encoding="utf-8")
     assert write_markdown(run, path).read_text(encoding="utf-8") == make_markdown(run, "account")
     path.write_text(
-        "old figures\n" + make_markdown(run).splitlines(keepends=True)[-1] + "\n## How to\n", encoding="utf-8"
+        "old figures\n" + make_markdown(run).splitlines(keepends=True)[-1] + "\n## How to\n",
+        encoding="utf-8",
     )
-    assert write_markdown(run, path).read_text(encoding="utf-8") == make_markdown(run, "account") + "\n## How to\n"
+    assert (
+        write_markdown(run, path).read_text(encoding="utf-8")
+        == make_markdown(run, "account") + "\n## How to\n"
+    )
     assert not (tmp_path / "account").exists()  # no table of a toy is long
 
 
@@ -136,7 +147,11 @@ def test_the_page_has_every_line_and_no_link_outside(folder):
     assert {head["scope"] for head in page.all("th")} == {"row", "col"}
     captions = [one["id"] for one in page.all("p") if one.get("class") == "caption"]
     assert captions == [table["aria-labelledby"] for table in page.all("table")]
-    rows = {(row.dataset, row.method, row.kernels): row for row in run.results[0].rows if row.metric == "accuracy"}
+    rows = {
+        (row.dataset, row.method, row.kernels): row
+        for row in run.results[0].rows
+        if row.metric == "accuracy"
+    }
     for row in rows.values():
         assert f">{ours(row)}</td>" in text
     assert "<details><summary>More: kernels used, cost" not in text  # costs stand in the main table
@@ -168,7 +183,10 @@ def test_pictures_are_drawn_once_and_kept(folder, tmp_path):
     def fail(settings, run):
         raise FileNotFoundError("no such set")
 
-    gallery = (Drawing("x", "none", "alt", "Caption.", draw), Drawing("y", "none", "alt", "Other.", fail))
+    gallery = (
+        Drawing("x", "none", "alt", "Caption.", draw),
+        Drawing("y", "none", "alt", "Other.", fail),
+    )
     copy = Path(shutil.copytree(folder, tmp_path / "copy"))
     run = read_run(copy, TOYS)
     for _ in range(2):
@@ -183,7 +201,9 @@ def test_pictures_are_drawn_once_and_kept(folder, tmp_path):
     assert not (tmp_path / "kept" / "figures").exists()
 
 
-@pytest.mark.parametrize("name", ["000-figure2", later("001-integration"), later("001-machines"), "002-figure2"])
+@pytest.mark.parametrize(
+    "name", ["000-figure2", later("001-integration"), later("001-machines"), "002-figure2"]
+)
 def test_pictures_that_need_no_data_can_be_drawn(folder, name):
     chosen = next(one for one in pictures.DRAWINGS if one.name == name)
     drawn = pictures._drawn(chosen, read_run(folder, TOYS), Settings(0, QUICK))
@@ -198,11 +218,22 @@ def test_bars_are_drawn_from_the_tables_of_a_run():
         "002-multifeat": [
             Row("EO", method, "k", metric, value, 0.5, 10)
             for place, method in enumerate(("MKL", "RMKL", "EMKL", "RWKL"))
-            for metric, value in (("accuracy", 98.0 + place), ("active_kernels", 6.0), ("n_solver_calls", 10.0))
+            for metric, value in (
+                ("accuracy", 98.0 + place),
+                ("active_kernels", 6.0),
+                ("n_solver_calls", 10.0),
+            )
         ],
-        "003-benchmarks": [Row("USPS", "bilinear", "k", metric, 93.0, 0.5, 10) for metric in ("accuracy", "seconds")],
-        "004-binary": [Row("sonar", name, "k", "time", 0.1, 0.01, 10) for name in ("SILP_theta", "SDP_theta")],
-        "004-lambda": [Row("sonar", "QCQP_theta", f"λ={at:g}", "accuracy", 80.0 + at, 1.0, 10) for at in (1, 2)],
+        "003-benchmarks": [
+            Row("USPS", "bilinear", "k", metric, 93.0, 0.5, 10)
+            for metric in ("accuracy", "seconds")
+        ],
+        "004-binary": [
+            Row("sonar", name, "k", "time", 0.1, 0.01, 10) for name in ("SILP_theta", "SDP_theta")
+        ],
+        "004-lambda": [
+            Row("sonar", "QCQP_theta", f"λ={at:g}", "accuracy", 80.0 + at, 1.0, 10) for at in (1, 2)
+        ],
         "001-projections": [
             Row(name, "LPK", f"R={size}", metric, 90.0 + size, 1.0, 5)
             for name in ("USPS-EO", "USPS-SL")
@@ -212,15 +243,27 @@ def test_bars_are_drawn_from_the_tables_of_a_run():
     }
     results = [Result(EXPERIMENTS[name], found, Work()) for name, found in rows.items()]
     whole, empty = (Run(Path("nowhere"), {}, found) for found in (results, []))
-    heights = [[bar.get_height() for bar in ax.patches] for ax in bars.searches(Settings(), whole).axes]
+    heights = [
+        [bar.get_height() for bar in ax.patches] for ax in bars.searches(Settings(), whole).axes
+    ]
     assert heights == [[1.0, 2.0, 3.0], [6.0] * 4, [10.0] * 3]
-    assert [bar.get_height() for bar in bars.errors_and_times(Settings(), whole).axes[0].patches] == [7.0]
+    assert [
+        bar.get_height() for bar in bars.errors_and_times(Settings(), whole).axes[0].patches
+    ] == [7.0]
     # The paper leaves the semi-definite programs out.
-    assert [bar.get_height() for bar in bars.binary_times(Settings(), whole).axes[0].patches] == [0.1]
+    assert [bar.get_height() for bar in bars.binary_times(Settings(), whole).axes[0].patches] == [
+        0.1
+    ]
     for draw, heights in ((bars.regularisers, [81.0, 82.0]), (bars.dimensions, [91.0, 92.0])):
         lines = [line.get_ydata() for line in draw(Settings(), whole).axes[0].lines]
         assert [list(line) for line in lines if len(line)] == [heights]
-    for draw in (bars.searches, bars.errors_and_times, bars.binary_times, bars.regularisers, bars.dimensions):
+    for draw in (
+        bars.searches,
+        bars.errors_and_times,
+        bars.binary_times,
+        bars.regularisers,
+        bars.dimensions,
+    ):
         with pytest.raises(LookupError, match="the run has no"):
             draw(Settings(), empty)
 
@@ -300,7 +343,11 @@ def test_readings_of_one_table_stand_side_by_side(tmp_path):
     other = replace(EXPERIMENTS["000-table1-raw"], name="raw")
     cells = [("BANANA", "SVM", "kP"), ("BANANA", "LMKL", "kP-kG")]
     results = [
-        Result(one, one.beside_published([Row(*cell, "accuracy", mean) for cell in cells]), Work(version=2))
+        Result(
+            one,
+            one.beside_published([Row(*cell, "accuracy", mean) for cell in cells]),
+            Work(version=2),
+        )
         for one, mean in ((EXPERIMENTS["000-table1"], 90.005), (other, 50.005))
     ]
     run = Run(Path("nowhere"), {"seed": 0, "scale": {"name": "full"}, "environment": {}}, results)
@@ -312,7 +359,9 @@ def test_readings_of_one_table_stand_side_by_side(tmp_path):
     assert {row[0] for row in tables["agreement"][1:]} == {"000-table1"}
     text = write_markdown(run, tmp_path / "page.md").read_text(encoding="utf-8")
     assert "[`000-table1` under several readings](page/readings_000-table1.csv)" in text
-    written = {path.stem: path.read_text(encoding="utf-8") for path in (tmp_path / "page").iterdir()}
+    written = {
+        path.stem: path.read_text(encoding="utf-8") for path in (tmp_path / "page").iterdir()
+    }
     assert written == {name: as_csv(rows) for name, rows in tables.items()}
     assert {one.experiment for one in judge(run)} <= {"000-table1", ""}
 
@@ -321,10 +370,16 @@ def test_readings_of_weights_are_compared_by_their_distance_from_print():
     one, other = EXPERIMENTS["000-gauss4"], replace(EXPERIMENTS["000-gauss4-raw"], name="raw")
     cell = ("GAUSS4", "MKL", "kL-kP")
     results = [
-        Result(it, it.beside_published([Row(*cell, "weight:kL", w), Row(*cell, "weight:kP", 1 - w)]), Work(version=2))
+        Result(
+            it,
+            it.beside_published([Row(*cell, "weight:kL", w), Row(*cell, "weight:kP", 1 - w)]),
+            Work(version=2),
+        )
         for it, w in ((one, 0.5), (other, 0.35))
     ]
-    tables = long_tables(Run(Path("nowhere"), {"seed": 0, "scale": {"name": "full"}, "environment": {}}, results))
+    tables = long_tables(
+        Run(Path("nowhere"), {"seed": 0, "scale": {"name": "full"}, "environment": {}}, results)
+    )
     assert ("GAUSS4", "MKL", "kL-kP", "weights", "", "0.40", "0.10") in tables[
         "readings_000-gauss4"
     ]  # printed 0.3, 0.7
@@ -333,14 +388,22 @@ def test_readings_of_weights_are_compared_by_their_distance_from_print():
 def test_cells_that_a_reading_was_chosen_by_are_counted_apart():
     one = EXPERIMENTS["000-table1"]
     rows = one.beside_published(
-        [Row("BANANA", "LMKL", "kP-kG", "accuracy", 83.84), Row("BANANA", "SVM", "kP", "accuracy", 1)]
+        [
+            Row("BANANA", "LMKL", "kP-kG", "accuracy", 83.84),
+            Row("BANANA", "SVM", "kP", "accuracy", 1),
+        ]
     )
     facts = {"seed": 0, "scale": {"name": "full"}, "environment": {}}
     run = Run(Path("nowhere"), facts, [Result(one, rows, Work(version=2))])
     tables, text = long_tables(run), make_markdown(run)
     where = ("000-table1", "Gönen and Alpaydın (2008)", "Table 1", "accuracy %", "", "0 of 1")
     assert tables["agreement"][1][:6] == where
-    chosen = ("000-table1", "LMKL accuracy", "1 of 1", "scaling of columns and kernels, by these accuracies")
+    chosen = (
+        "000-table1",
+        "LMKL accuracy",
+        "1 of 1",
+        "scaling of columns and kernels, by these accuracies",
+    )
     assert tables["chosen"][1:] == [chosen]
     assert "| Gönen and Alpaydın (2008) | accuracy % | 0 of 1 | 0 % |" in text
     assert "not_counted" not in tables
@@ -349,16 +412,24 @@ def test_cells_that_a_reading_was_chosen_by_are_counted_apart():
 
 def test_a_sentence_that_notes_share_stands_once():
     notes = {"a": "Of both, C. elegans too. Of the first.", "b": "Of both, C. elegans too."}
-    experiments = [replace(EXPERIMENTS["000-banana"], name=name, title="T", notes=text) for name, text in notes.items()]
+    experiments = [
+        replace(EXPERIMENTS["000-banana"], name=name, title="T", notes=text)
+        for name, text in notes.items()
+    ]
     results = [Result(one, [], Work(version=2)) for one in experiments]
-    tables = long_tables(Run(Path("nowhere"), {"seed": 0, "scale": {"name": "full"}, "environment": {}}, results))
+    tables = long_tables(
+        Run(Path("nowhere"), {"seed": 0, "scale": {"name": "full"}, "environment": {}}, results)
+    )
     both, first, second = tables["departures"][1:]
     assert both == ("a, b", "", "Of both, C. elegans too.")
     assert (first, second) == (("a", "T", "Of the first."), ("b", "T", "as above"))
 
 
 def test_papers_have_names_and_experiments_keep_their_numbers():
-    assert by_name("As 000-gauss4; in 004, else 001.") == "As 000-gauss4; in Ye, Ji and Chen (2008), else Gönen (2010)."
+    assert (
+        by_name("As 000-gauss4; in 004, else 001.")
+        == "As 000-gauss4; in Ye, Ji and Chen (2008), else Gönen (2010)."
+    )
 
 
 @pytest.mark.skipif(not KEPT.is_dir(), reason="no run is kept in docs/reproduction")
@@ -368,7 +439,10 @@ def test_the_documentations_page_follows_from_the_kept_tables():
     page = (TOP / "docs" / "reproduction.md").read_text(encoding="utf-8")
     assert page[: len(account)] == account
     assert "\n## How to run them\n" in page[len(account) :]
-    assert all((KEPT / f"{name}.csv").read_text(encoding="utf-8") == as_csv(rows) for name, rows in tables.items())
+    assert all(
+        (KEPT / f"{name}.csv").read_text(encoding="utf-8") == as_csv(rows)
+        for name, rows in tables.items()
+    )
     for path in KEPT.iterdir():
         assert path.stat().st_size < 200_000
         assert path.suffix in (".csv", ".json")

@@ -66,15 +66,27 @@ def test_a_run_prints_its_tables_and_leaves_them_in_its_folder(toys, tmp_path, c
     output, errors = capsys.readouterr()
     assert "toy-gauss: Two mixtures" in output
     assert "A quick look" in output
-    assert len([line for line in errors.splitlines() if line]) == 2  # no terminal: one line per experiment
+    assert (
+        len([line for line in errors.splitlines() if line]) == 2
+    )  # no terminal: one line per experiment
     assert {path.name for path in (tmp_path / "run").iterdir()} == {
-        *("report.md", "run.json", "run.lock", "toy-gauss.csv", "toy-gauss.jsonl", "toy-sleep.csv", "toy-sleep.jsonl"),
+        *(
+            "report.md",
+            "run.json",
+            "run.lock",
+            "toy-gauss.csv",
+            "toy-gauss.jsonl",
+            "toy-sleep.csv",
+            "toy-sleep.jsonl",
+        ),
     }
     assert "toy-gauss" in (tmp_path / "run" / "report.md").read_text(encoding="utf-8")
     facts = json.loads((tmp_path / "run" / "run.json").read_text())
     assert facts["environment"]["commit"] is None
     assert (facts["seed"], facts["scale"]["name"]) == (0, "quick")
-    assert {"kernelmosaic", "python", "numpy", "scipy", "scikit-learn", "numba", "cpus"} <= facts["environment"].keys()
+    assert {"kernelmosaic", "python", "numpy", "scipy", "scikit-learn", "numba", "cpus"} <= facts[
+        "environment"
+    ].keys()
     rows = table(tmp_path / "run" / "toy-gauss.csv")
     assert {row["dataset"] for row in rows} == {"GAUSS4"}
     assert {row["count"] for row in rows} == {"2"}
@@ -108,10 +120,15 @@ def test_a_missing_data_file_says_where_to_get_it(tmp_path, capsys, monkeypatch)
     # The network must not be asked; what cannot be had without it is then missing.
     banana = EXPERIMENTS["000-banana"]
     (data,) = banana.protocol.datasets
-    offline = replace(data, source=replace(data.source, options=(*data.source.options, ("download", False))))
+    offline = replace(
+        data, source=replace(data.source, options=(*data.source.options, ("download", False)))
+    )
     protocol = replace(banana.protocol, datasets=(offline,))
     monkeypatch.setitem(EXPERIMENTS, "000-banana", replace(banana, protocol=protocol))
-    assert run("000-banana", "--quick", "--output", tmp_path / "run", "--data", tmp_path, "--jobs", 1) == 1
+    assert (
+        run("000-banana", "--quick", "--output", tmp_path / "run", "--data", tmp_path, "--jobs", 1)
+        == 1
+    )
     last = capsys.readouterr().err.splitlines()[-1]
     assert "banana" in last
     assert "FileNotFoundError" in last
@@ -137,11 +154,16 @@ def test_a_missing_data_file_says_where_to_get_it(tmp_path, capsys, monkeypatch)
         (["report", "none"], "none is not there; give a folder that `python -m reproduction` made"),
         (["report", ".", "--data", "file"], "--data file: this is no folder"),
         (["report", "file"], "has no run.json"),
-        (["report", ".", "--output", "no/page.html"], "--output/-o: no/page.html is not the name of a file"),
+        (
+            ["report", ".", "--output", "no/page.html"],
+            "--output/-o: no/page.html is not the name of a file",
+        ),
         (["report", ".", "--markdown", "no/page.md"], "no/page.md"),
     ],
 )
-def test_mistakes_are_one_line_and_exit_code_2(toys, arguments, words, capsys, tmp_path, monkeypatch):
+def test_mistakes_are_one_line_and_exit_code_2(
+    toys, arguments, words, capsys, tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").touch()
     assert run(*arguments) == 2

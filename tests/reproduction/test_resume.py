@@ -40,10 +40,12 @@ def start(folder, seconds, jobs):
 
 @pytest.fixture(scope="module")
 def killed(tmp_path_factory):
-    """The folder of a run that was killed, its process, and what was said to another that wanted the folder before."""
+    """The folder of a run that was killed, its process, and what was said to another that wanted
+    the folder before."""
     folder = tmp_path_factory.mktemp("killed")
     results = folder / "toy-sleep.jsonl"
-    # One process; of two the interrupt has a test, and what they write is written by the first alone.
+    # One process; of two the interrupt has a test, and what they write is written by the first
+    # alone.
     process = start(folder, 0.2, 1)
     try:
         deadline = time.monotonic() + 60
@@ -75,7 +77,9 @@ def test_a_killed_run_loses_only_the_units_in_flight(killed, tmp_path):
 
     (whole,) = run_experiments([sleeping()], tmp_path / "whole", SEED)
     assert done.rows == whole.rows
-    assert (tmp_path / "run" / "toy-sleep.csv").read_bytes() == (tmp_path / "whole" / "toy-sleep.csv").read_bytes()
+    assert (tmp_path / "run" / "toy-sleep.csv").read_bytes() == (
+        tmp_path / "whole" / "toy-sleep.csv"
+    ).read_bytes()
 
 
 def flip_a_digit(line):
@@ -92,7 +96,9 @@ def flip_a_digit(line):
         pytest.param(0, lambda line: b"[]\n", "not what was written", id="header"),
     ],
 )
-def test_a_damaged_line_is_reported_set_aside_and_its_unit_run_again(tmp_path, number, damage, word):
+def test_a_damaged_line_is_reported_set_aside_and_its_unit_run_again(
+    tmp_path, number, damage, word
+):
     (whole,) = run_experiments([sleeping()], tmp_path, SEED)
     path = tmp_path / "toy-sleep.jsonl"
     lines = path.read_bytes().splitlines(keepends=True)
@@ -105,7 +111,9 @@ def test_a_damaged_line_is_reported_set_aside_and_its_unit_run_again(tmp_path, n
     assert len(caught) == 1
     assert (len(calls.read_text().splitlines()) if calls.exists() else 0) == (number != 0)
     assert again.rows == whole.rows
-    assert (tmp_path / "toy-sleep.jsonl.damaged").read_bytes().rstrip(b"\n") == lines[number].rstrip(b"\n")
+    assert (tmp_path / "toy-sleep.jsonl.damaged").read_bytes().rstrip(b"\n") == lines[
+        number
+    ].rstrip(b"\n")
     # It is mended: nothing is left to report or to run.
     calls.unlink(missing_ok=True)
     run_experiments([sleeping(calls=str(calls))], tmp_path, SEED)
@@ -129,7 +137,8 @@ def test_two_processes_cannot_write_one_run(killed):
 
 
 @pytest.mark.parametrize(
-    ("settings", "word"), [(Settings(seed=6), "seed 5 at full"), (Settings(5, QUICK), "not seed 5 at quick")]
+    ("settings", "word"),
+    [(Settings(seed=6), "seed 5 at full"), (Settings(5, QUICK), "not seed 5 at quick")],
 )
 def test_another_seed_or_scale_is_refused(tmp_path, settings, word):
     run_experiments([sleeping()], tmp_path, SEED)
@@ -161,7 +170,10 @@ def test_another_experiment_joins_a_run(tmp_path):
 def test_failed_units_are_kept_and_tried_again(tmp_path):
     (done,) = run_experiments([sleeping(failing=(2, 7))], tmp_path, SEED)
     assert [record.unit.replicate for record in done.failures] == [2, 7]
-    assert done.failures[0].failure == "FileNotFoundError: toy.npz is not there; fetch it from https://example.org."
+    assert (
+        done.failures[0].failure
+        == "FileNotFoundError: toy.npz is not there; fetch it from https://example.org."
+    )
     assert done.rows[0].count == N_UNITS - 2
     calls = tmp_path / "calls"
     (done,) = run_experiments([sleeping(calls=str(calls))], tmp_path, SEED)
@@ -178,16 +190,22 @@ def test_long_units_of_all_experiments_come_first_then_whole_experiments(tmp_pat
             calls.write_text(" ".join(task.unit.experiment for task in tasks))
             return super().records(tasks)
 
-    short, middle, long = (replace(sleeping(f"toy-{pace:g}"), pace=pace) for pace in (1.0, 2.0, 50.0))
+    short, middle, long = (
+        replace(sleeping(f"toy-{pace:g}"), pace=pace) for pace in (1.0, 2.0, 50.0)
+    )
     run_experiments([short, long, middle], tmp_path / "run", SEED, Noting())
     order = [short.name, middle.name, long.name]
-    assert calls.read_text().split() == [name for name in (order[2], order[0], order[1]) for _ in range(N_UNITS)]
+    assert calls.read_text().split() == [
+        name for name in (order[2], order[0], order[1]) for _ in range(N_UNITS)
+    ]
 
 
 def test_processes_give_what_one_gives(tmp_path):
     (here,) = run_experiments([sleeping()], tmp_path / "a", SEED)
     calls = tmp_path / "calls"
-    (there,) = run_experiments([sleeping(seconds=0.1, calls=str(calls))], tmp_path / "b", SEED, Processes(2))
+    (there,) = run_experiments(
+        [sleeping(seconds=0.1, calls=str(calls))], tmp_path / "b", SEED, Processes(2)
+    )
     assert here.rows == there.rows
     workers = {line.split()[1] for line in calls.read_text().splitlines()}
     assert len(workers) == 2

@@ -1,4 +1,5 @@
-"""Small experiments for the tests of the runner: importable, so that other processes can run their units."""
+"""Small experiments for the tests of the runner: importable, so that other processes can run their
+units."""
 
 from __future__ import annotations
 
@@ -14,7 +15,16 @@ from pathlib import Path
 from kernelmosaic.datasets import make_gaussians
 from kernelmosaic.estimators import MKLClassifier
 from kernelmosaic.kernels import Linear, Polynomial
-from reproduction import Experiment, Measurement, Record, Row, Scale, Settings, Unit, run_experiments
+from reproduction import (
+    Experiment,
+    Measurement,
+    Record,
+    Row,
+    Scale,
+    Settings,
+    Unit,
+    run_experiments,
+)
 from reproduction.cells import Grid, Pair, cells_of
 from reproduction.executors import make_executor
 from reproduction.experiment import Method
@@ -26,7 +36,8 @@ N_UNITS = 12
 
 @dataclass(frozen=True)
 class Sleeping:
-    """Units that sleep, then say a number drawn by their seed; some fail, or kill the process that runs them."""
+    """Units that sleep, then say a number drawn by their seed; some fail, or kill the process that
+    runs them."""
 
     seconds: float = 0.0
     failing: tuple[int, ...] = ()
@@ -34,7 +45,10 @@ class Sleeping:
     deadly: tuple[int, ...] = ()
 
     def units(self, experiment: str, scale: Scale) -> list[Unit]:
-        return [Unit(experiment, "toy", "sleep", "none", number) for number in range(scale.replicates or N_UNITS)]
+        return [
+            Unit(experiment, "toy", "sleep", "none", number)
+            for number in range(scale.replicates or N_UNITS)
+        ]
 
     def run(self, unit: Unit, settings: Settings) -> list[Measurement]:
         if self.calls:
@@ -60,7 +74,12 @@ def gaussians(n_samples: int = 90) -> Experiment:
     linear, quadratic = ("kL", Linear()), ("kP", Polynomial(degree=2))
     protocol = FiveByTwo(
         datasets=tuple(
-            Dataset(f"GAUSS{k}", Generated(make_gaussians, n_samples, (("n_components", k),)), quick=k == 4, seeds=1)
+            Dataset(
+                f"GAUSS{k}",
+                Generated(make_gaussians, n_samples, (("n_components", k),)),
+                quick=k == 4,
+                seeds=1,
+            )
             for k in (3, 4)
         ),
         methods=(
@@ -76,6 +95,9 @@ def gaussians(n_samples: int = 90) -> Experiment:
 if __name__ == "__main__":
     # folder, seconds per unit, processes: a run that a test may kill
     run_experiments(
-        [sleeping(seconds=float(sys.argv[2]))], sys.argv[1], Settings(seed=5), make_executor(int(sys.argv[3]))
+        [sleeping(seconds=float(sys.argv[2]))],
+        sys.argv[1],
+        Settings(seed=5),
+        make_executor(int(sys.argv[3])),
     )
     print(json.dumps("finished"))

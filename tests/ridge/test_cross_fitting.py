@@ -1,4 +1,5 @@
-"""Scores, outputs and calibrations of weights that had not seen the sample, and the prior that few samples need."""
+"""Scores, outputs and calibrations of weights that had not seen the sample, and the prior that few
+samples need."""
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ PLAIN = {"scale": False, "normalize": None, "n_init": 1, "tol": FOLDS.tol}
 
 
 def make_noise(n, n_groups, seed):
-    """Return kernels of groups of five columns, the columns, and targets that have nothing to do with them."""
+    """Return kernels of groups of five columns, the columns, and targets that have nothing to do
+    with them."""
     rng = np.random.default_rng(seed)
     kernels = by_group(Linear(), {f"g{g}": list(range(5 * g, 5 * g + 5)) for g in range(n_groups)})
     return kernels, rng.normal(size=(n, 5 * n_groups)), rng.normal(size=n)
@@ -38,7 +40,9 @@ def folds_of(samples, y, groups=None):
     ties = [y, weight] if groups is None else [y, weight, groups]
     members = None if groups is None else [np.flatnonzero(groups == g) for g in np.unique(groups)]
     targets = RidgeTargets.of_numbers(y[:, np.newaxis], weight)
-    return make_folds(replace(targets, order=content_order(on_grid(samples), *ties), groups=members))
+    return make_folds(
+        replace(targets, order=content_order(on_grid(samples), *ties), groups=members)
+    )
 
 
 def learn_weights_of(samples, y, criterion, weight_prior):
@@ -50,13 +54,14 @@ def learn_weights_of(samples, y, criterion, weight_prior):
     return {"weights": point.weights, "alpha": point.alpha}
 
 
-# What is printed had not been seen ------------------------------------------------------------------------------------
+# What is printed had not been seen ----------------------------------------------------------------
 
 
 @pytest.mark.parametrize("criterion", ["loo", "evidence"])
 @pytest.mark.parametrize("n_others", [1, 2])
 def test_a_group_of_nearly_all_samples_is_judged_by_the_prior(n_others, criterion):
-    """One or two samples say nothing about weights: equal ones, and the ridge of the prior, judge the others."""
+    """One or two samples say nothing about weights: equal ones, and the ridge of the prior, judge
+    the others."""
     others = np.arange(60) < n_others
     model = MKLRidgeCV(KERNELS, **PLAIN, criterion=criterion).fit(X, Y, groups=others)
     of_prior = MKLRidgeCV(KERNELS, **PLAIN, weights=np.full(3, 1 / 3), alpha=np.exp(-1.0))
@@ -76,14 +81,17 @@ def test_classes_of_a_group_of_all_samples_but_one():
 
 
 def test_an_output_left_out_does_not_depend_on_its_own_target():
-    """Neither the machine nor its weights have seen it. The target keeps its rank, and so every sample its fold."""
+    """Neither the machine nor its weights have seen it. The target keeps its rank, and so every
+    sample its fold."""
     model = MKLRidgeCV(KERNELS, **PLAIN, criterion="loo").fit(X, Y)
     largest = int(np.argmax(Y))
     moved = Y.copy()
     moved[largest] += 5.0
     other = MKLRidgeCV(KERNELS, **PLAIN, criterion="loo").fit(X, moved)
     assert not np.allclose(other.weight_shares_, model.weight_shares_, atol=1e-3)
-    assert other.loo_predictions_[largest] == pytest.approx(model.loo_predictions_[largest], abs=1e-4)
+    assert other.loo_predictions_[largest] == pytest.approx(
+        model.loo_predictions_[largest], abs=1e-4
+    )
 
 
 @pytest.mark.parametrize("criterion", ["loo", "evidence"])
@@ -92,7 +100,8 @@ def test_outputs_left_out_are_those_of_refits_with_weights_of_other_folds(criter
     model = MKLRidgeCV(KERNELS, **settings).fit(X, Y)
     every = np.arange(60)
     for fold in folds_of(X, Y)[:2]:
-        # The targets of the fold's others are in units of their own: weights and ridge are relative to each other.
+        # The targets of the fold's others are in units of their own: weights and ridge are relative
+        # to each other.
         given = learn_weights_of(X[fold.learned_from], Y[fold.learned_from], criterion, 1.0)
         for i in fold.judged[:3]:
             others = np.delete(every, i)
@@ -125,26 +134,33 @@ def test_a_handful_of_samples(n):
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_scores_of_noise_are_those_of_new_samples():
-    """Six draws, of one start each: the training score is what it is, the printed one that of new samples."""
+    """Six draws, of one start each: the training score is what it is, the printed one that of new
+    samples."""
     printed, trained = [], []
     for seed in range(6):
         kernels, A, y = make_noise(60, 40, seed)
-        model = MKLRidgeClassifierCV(kernels, weight_prior=0.2, criterion="loo", n_init=1).fit(A, y > 0)
+        model = MKLRidgeClassifierCV(kernels, weight_prior=0.2, criterion="loo", n_init=1).fit(
+            A, y > 0
+        )
         printed.append(model.best_score_)
         trained.append(model.training_score_)
-    # The larger class of sixty coin tosses has .55 of them; shares of 360 right guesses deviate by .026.
+    # The larger class of sixty coin tosses has .55 of them; shares of 360 right guesses deviate by
+    # .026.
     assert np.mean(printed) < 0.6
     assert np.mean(trained) > np.mean(printed) + 0.04
 
 
 def test_intervals_cover_with_a_kernel_per_column():
-    """Held-out targets of eight draws; intervals of residuals that the weights had seen cover two thirds."""
+    """Held-out targets of eight draws; intervals of residuals that the weights had seen cover two
+    thirds."""
     inside = []
     for seed in range(8):
         rng = np.random.default_rng(seed)
         A = rng.normal(size=(240, 10))
         y = A[:, 0] + np.sin(2 * A[:, 1]) + 0.5 * rng.normal(size=240)
-        low, high = MKLRidgeCV(per_column(Gaussian())).fit(A[:40], y[:40]).predict_interval(A[40:]).T
+        low, high = (
+            MKLRidgeCV(per_column(Gaussian())).fit(A[:40], y[:40]).predict_interval(A[40:]).T
+        )
         inside.append(np.mean((low <= y[40:]) & (y[40:] <= high)))
     # The shares of eight draws of 40 samples deviate by about .05 each, their mean by .02.
     assert 0.84 < np.mean(inside) < 0.96
@@ -161,15 +177,20 @@ def test_learned_widths_are_judged_on_samples_that_they_had_not_seen():
 def test_outputs_of_features_are_those_of_their_matrices():
     settings = {**PLAIN, "criterion": "loo"}
     exact = MKLRidgeCV(KERNELS, **settings).fit(X, Y)
-    features = MKLRidgeCV(KERNELS, **settings, approximation="nystroem", rank=60, random_state=0).fit(X, Y)
+    features = MKLRidgeCV(
+        KERNELS, **settings, approximation="nystroem", rank=60, random_state=0
+    ).fit(X, Y)
     assert_allclose(features.loo_predictions_, exact.loo_predictions_, atol=1e-6)
-    low_rank = MKLRidgeCV(KERNELS, **settings, approximation="nystroem", rank=8, random_state=0).fit(X, Y)
+    low_rank = MKLRidgeCV(
+        KERNELS, **settings, approximation="nystroem", rank=8, random_state=0
+    ).fit(X, Y)
     assert low_rank.best_score_ == pytest.approx(exact.best_score_, abs=0.1)
 
 
 @pytest.mark.parametrize("subsample", [20, 40])
 def test_weights_of_some_samples_are_judged_by_others(subsample):
-    """Of 60 samples 20 are less than half: as many others judge them; of 40 there are five folds."""
+    """Of 60 samples 20 are less than half: as many others judge them; of 40 there are five
+    folds."""
     kernels, A, y = make_noise(60, 15, 5)
     settings = {"criterion": "loo", "weight_prior": 0.2, "subsample": subsample}
     model = MKLRidgeCV(kernels, **settings).fit(A, y)
@@ -203,7 +224,7 @@ def test_given_weights_have_seen_nothing():
     assert model.weight_prior_ is None
 
 
-# The scale of outputs -------------------------------------------------------------------------------------------------
+# The scale of outputs -----------------------------------------------------------------------------
 
 
 def test_the_scale_is_learned_on_outputs_whose_weights_had_not_seen_them():
@@ -222,20 +243,24 @@ def test_the_scale_is_learned_on_outputs_whose_weights_had_not_seen_them():
     assert log_loss(0.0) - best.fun < 1.0 / 60
 
 
-# How strong the prior is ----------------------------------------------------------------------------------------------
+# How strong the prior is --------------------------------------------------------------------------
 
 
 def test_the_effective_number_of_kernels():
     rng = np.random.default_rng(0)
     B = rng.normal(size=(40, 3))
     same = B @ B.T
-    assert effective_number(StoredStack(np.array([same, 5.0 * same, same + 3.0])), np.arange(40)) == pytest.approx(1.0)
+    assert effective_number(
+        StoredStack(np.array([same, 5.0 * same, same + 3.0])), np.arange(40)
+    ) == pytest.approx(1.0)
     # Projections on centred directions that are orthogonal to each other.
     Q = np.linalg.qr(np.column_stack([np.ones(40), rng.normal(size=(40, 3))]))[0]
     apart = np.array([np.outer(q, q) for q in Q.T[1:]])
     assert effective_number(StoredStack(apart), np.arange(40)) == pytest.approx(3.0, rel=1e-5)
     with_constant = np.concatenate([apart, np.ones((1, 40, 40))])
-    assert effective_number(StoredStack(with_constant), np.arange(40)) == pytest.approx(3.0, rel=1e-5)
+    assert effective_number(StoredStack(with_constant), np.arange(40)) == pytest.approx(
+        3.0, rel=1e-5
+    )
     # Sums of a tenth are rounded.
     with_tenths = np.concatenate([apart, np.full((1, 40, 40), 0.1)])
     assert effective_number(StoredStack(with_tenths), np.arange(40)) == pytest.approx(3.0, rel=1e-5)
@@ -260,7 +285,10 @@ def test_fits_say_which_prior_and_criterion_they_had():
     assert of_one_table.chosen_criterion_ == "loo"
     of_columns = MKLRidgeCV(per_column(Gaussian())).fit(A, y)
     assert of_columns.n_effective_kernels_ > 10.0
-    assert (of_columns.chosen_criterion_, of_columns.weight_prior_) in {("loo", 2.0), ("evidence", RULE.evidence_prior)}
+    assert (of_columns.chosen_criterion_, of_columns.weight_prior_) in {
+        ("loo", 2.0),
+        ("evidence", RULE.evidence_prior),
+    }
     assert MKLRidgeCV(per_column(Gaussian()), weight_prior=0.7).fit(A, y).weight_prior_ == 0.7
 
 
@@ -283,7 +311,8 @@ def test_learned_weights_are_not_behind_equal_ones():
 
 
 def test_units_and_last_digits_of_columns_say_nothing():
-    """Folds are dealt by what samples hold: were it by every digit, another unit would deal other folds."""
+    """Folds are dealt by what samples hold: were it by every digit, another unit would deal other
+    folds."""
     kernels, A, y = make_noise(50, 8, 6)
     unit = np.random.default_rng(0).uniform(0.01, 100.0, A.shape[1])
     here = MKLRidgeClassifierCV(kernels).fit(A, y > 0)

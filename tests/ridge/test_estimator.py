@@ -18,7 +18,15 @@ from sklearn.linear_model import RidgeCV
 from sklearn.metrics import log_loss, r2_score
 
 from kernelmosaic import MKLRegressor, MKLRidgeClassifierCV, MKLRidgeCV, load, save
-from kernelmosaic.kernels import Gaussian, Laplacian, Linear, Polynomial, Ranked, Rescaled, per_column
+from kernelmosaic.kernels import (
+    Gaussian,
+    Laplacian,
+    Linear,
+    Polynomial,
+    Ranked,
+    Rescaled,
+    per_column,
+)
 from kernelmosaic.ridge.learning import RidgeOptions
 
 RNG = np.random.default_rng(7)
@@ -31,8 +39,11 @@ KERNELS = [Gaussian(1.5), Laplacian(4.0), Linear()]
 
 
 def refit(model, rows, y):
-    """The same machine of other samples, with the weights and the ridge that were learned, kernels unnormalised."""
-    same = MKLRidgeCV(KERNELS, weights=model.weights_, alpha=model.alpha_, scale=False, normalize=None)
+    """The same machine of other samples, with the weights and the ridge that were learned, kernels
+    unnormalised."""
+    same = MKLRidgeCV(
+        KERNELS, weights=model.weights_, alpha=model.alpha_, scale=False, normalize=None
+    )
     return same.fit(X[rows], y[rows])
 
 
@@ -42,12 +53,13 @@ def learned(y=Y, **params):
 
 @cache
 def left_out(criterion):
-    """The machine with the weights that were learned, and the same of all samples but one, for each of them."""
+    """The machine with the weights that were learned, and the same of all samples but one, for each
+    of them."""
     model, every = learned(criterion=criterion), np.arange(60)
     return refit(model, every, Y), [refit(model, np.delete(every, i), Y) for i in every]
 
 
-# What the closed form gives ------------------------------------------------------------------------------------------
+# What the closed form gives -----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("criterion", ["loo", "evidence"])
@@ -61,7 +73,9 @@ def test_leave_one_out_predictions_are_those_of_n_refits(criterion):
 def test_groups_are_left_out_together():
     groups = np.repeat(np.arange(20), 3)
     weights = learned().weights_
-    model = MKLRidgeCV(KERNELS, weights=weights, scale=False, normalize=None).fit(X, Y, groups=groups)
+    model = MKLRidgeCV(KERNELS, weights=weights, scale=False, normalize=None).fit(
+        X, Y, groups=groups
+    )
     for g in (0, 7, 19):
         found = refit(model, np.flatnonzero(groups != g), Y).predict(X[groups == g])
         assert_allclose(model.loo_predictions_[groups == g], found, atol=1e-9)
@@ -87,8 +101,8 @@ def test_intervals_cover_what_they_say():
         model = MKLRidgeCV([Gaussian(), Linear()], n_init=1, tol=1e-2).fit(Z[:40], y[:40])
         low, high = model.predict_interval(Z[40:], coverage=0.9).T
         inside.append((low <= y[40:]) & (y[40:] <= high))
-    # Draws of 40 samples cover shares that deviate by 0.046 = √(0.09 / 42), seen in 20 others by 0.08: three standard
-    # deviations of 24 draws are 5 points.
+    # Draws of 40 samples cover shares that deviate by 0.046 = √(0.09 / 42), seen in 20 others by
+    # 0.08: three standard deviations of 24 draws are 5 points.
     assert 0.86 <= np.mean(inside) <= 0.96
 
 
@@ -114,9 +128,13 @@ def test_one_linear_kernel_agrees_with_ridge_cv():
 
 def test_standard_deviations_are_those_of_a_gaussian_process():
     """With a constant of a large prior variance in place of the free one, and the same noise."""
-    model = MKLRidgeCV([Gaussian(1.5)], weights=[1.0], alpha=0.3, scale=False, normalize=None).fit(X, Y)
+    model = MKLRidgeCV([Gaussian(1.5)], weights=[1.0], alpha=0.3, scale=False, normalize=None).fit(
+        X, Y
+    )
     s2 = float(model._noise[0] ** 2)
-    kernel = ConstantKernel(s2) * RBF(1.5 / np.sqrt(2)) + ConstantKernel(1e6) + WhiteKernel(0.3 * s2)
+    kernel = (
+        ConstantKernel(s2) * RBF(1.5 / np.sqrt(2)) + ConstantKernel(1e6) + WhiteKernel(0.3 * s2)
+    )
     process = GaussianProcessRegressor(kernel, optimizer=None).fit(X, Y)
     mean, std = process.predict(NEW, return_std=True)
     found = model.predict(NEW, return_std=True)
@@ -134,7 +152,7 @@ def test_shares_of_r_squared_sum_to_it():
     assert_allclose(terms.sum(axis=1) + model.intercept_, model.predict(NEW))
 
 
-# What is learned -----------------------------------------------------------------------------------------------------
+# What is learned ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("criterion", ["loo", "evidence"])
@@ -142,9 +160,9 @@ def test_a_kernel_of_noise_loses_to_one_of_the_target(criterion):
     rng = np.random.default_rng(1)
     Z = rng.normal(size=(150, 6))
     y = np.sin(2 * Z[:, 0]) + 0.1 * rng.normal(size=150)
-    model = MKLRidgeCV([("signal", Gaussian(), [0]), ("noise", Gaussian(), [1, 2, 3, 4, 5])], criterion=criterion).fit(
-        Z, y
-    )
+    model = MKLRidgeCV(
+        [("signal", Gaussian(), [0]), ("noise", Gaussian(), [1, 2, 3, 4, 5])], criterion=criterion
+    ).fit(Z, y)
     assert model.weights_[0] > 5 * model.weights_[1]
     equal = MKLRidgeCV(model.kernels, criterion=criterion, weights="uniform").fit(Z, y)
     assert model.best_score_ > equal.best_score_
@@ -173,17 +191,20 @@ def test_classes(y, criterion):
     assert np.array_equal(model.loo_predictions_, model.loo_predictions_.astype(y.dtype))
     assert model.best_score_ == np.mean(model.loo_predictions_ == y)
     assert model.best_score_ > 0.7
-    # Probabilities of samples left out are those of calibrated outputs, not of the samples' own fit.
+    # Probabilities of samples left out are those of calibrated outputs, not of the samples' own
+    # fit.
     assert log_loss(y, model.predict_proba(X), labels=model.classes_) < np.log(len(model.classes_))
 
 
 def test_near_separable_classes_are_not_certain():
-    Z, y = make_classification(60, 4, class_sep=5.0, n_informative=4, n_redundant=0, flip_y=0, random_state=0)
+    Z, y = make_classification(
+        60, 4, class_sep=5.0, n_informative=4, n_redundant=0, flip_y=0, random_state=0
+    )
     model = MKLRidgeClassifierCV().fit(Z, y)
     assert model.predict_proba(Z).min() >= 0.5 / 61
 
 
-# What samples may be -------------------------------------------------------------------------------------------------
+# What samples may be ------------------------------------------------------------------------------
 
 
 def test_samples_of_weight_zero_do_not_count():
@@ -207,12 +228,16 @@ def test_a_weight_is_a_smaller_ridge():
 def test_repeated_samples_are_warned_of():
     with pytest.warns(UserWarning, match=r"50 % of the samples duplicate .* give groups"):
         MKLRidgeCV(KERNELS).fit(np.tile(X, (2, 1)), np.tile(Y, 2))
-    with pytest.warns(UserWarning, match=r"50 % of the samples duplicate another one, with .* sample_weight"):
+    with pytest.warns(
+        UserWarning, match=r"50 % of the samples duplicate another one, with .* sample_weight"
+    ):
         MKLRidgeCV(KERNELS, criterion="evidence").fit(np.vstack([X, X]), np.concatenate([Y, Y]))
 
 
 def test_groups_undo_repetition():
-    twice = MKLRidgeCV(KERNELS, tol=1e-6).fit(np.tile(X, (2, 1)), np.tile(Y, 2), groups=np.tile(np.arange(60), 2))
+    twice = MKLRidgeCV(KERNELS, tol=1e-6).fit(
+        np.tile(X, (2, 1)), np.tile(Y, 2), groups=np.tile(np.arange(60), 2)
+    )
     assert_allclose(twice.loo_predictions_[:60], twice.loo_predictions_[60:], atol=1e-8)
     once = MKLRidgeCV(KERNELS, tol=1e-6).fit(X, Y)
     assert abs(twice.best_score_ - once.best_score_) < 0.02
@@ -279,7 +304,7 @@ def test_defaults_beat_a_linear_ridge():
     assert MKLRidgeCV().fit(Z, y).best_score_ > 0.99
 
 
-# Ranks ---------------------------------------------------------------------------------------------------------------
+# Ranks --------------------------------------------------------------------------------------------
 
 
 def test_ranks_do_not_change_under_monotone_transformations():
@@ -297,17 +322,21 @@ def test_ties_share_their_ranks_and_new_samples_are_interpolated():
     middle = kernel.transform([[1.0], [2.0], [3.0], [4.0], [9.0]])[:, 0]
     unit = np.sqrt(np.mean(np.array([-1.5, 0.0, 0.0, 1.5]) ** 2))
     assert_allclose(middle * unit, [-1.5, 0.0, 0.75, 1.5, 1.5])
-    assert np.array_equal(Ranked(Linear()).fit([[3.0], [3.0]]).transform([[3.0], [5.0]]), np.zeros((2, 1)))
+    assert np.array_equal(
+        Ranked(Linear()).fit([[3.0], [3.0]]).transform([[3.0], [5.0]]), np.zeros((2, 1))
+    )
 
 
-# Features ------------------------------------------------------------------------------------------------------------
+# Features -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("criterion", ["loo", "evidence"])
 def test_features_of_full_rank_are_exact(criterion):
     params = {"criterion": criterion, "tol": 1e-6}
     exact = MKLRidgeCV(KERNELS, **params).fit(X, Y)
-    there = MKLRidgeCV(KERNELS, approximation="nystroem", rank=60, random_state=0, **params).fit(X, Y)
+    there = MKLRidgeCV(KERNELS, approximation="nystroem", rank=60, random_state=0, **params).fit(
+        X, Y
+    )
     assert_allclose(there.weights_, exact.weights_, rtol=1e-2)
     assert_allclose(there.predict(NEW), exact.predict(NEW), atol=1e-3)
     assert_allclose(there.loo_predictions_, exact.loo_predictions_, atol=1e-3)
@@ -331,21 +360,29 @@ def test_classes_in_features():
 
 def test_verbose_says_how_the_search_ended(capsys):
     model = MKLRidgeCV(KERNELS, verbose=True).fit(X, Y)
-    assert f"{model.n_iter_} evaluations, criterion {model.criterion_:.6g}" in capsys.readouterr().out
+    assert (
+        f"{model.n_iter_} evaluations, criterion {model.criterion_:.6g}" in capsys.readouterr().out
+    )
 
 
 @pytest.mark.torch
 def test_a_device_learns_what_the_host_does():
     pytest.importorskip("torch")
-    # Each criterion once, and each kind of target; the intervals are of numbers left out one by one.
+    # Each criterion once, and each kind of target; the intervals are of numbers left out one by
+    # one.
     for y, Model, criterion in ((Y, MKLRidgeCV, "evidence"), (THREE, MKLRidgeClassifierCV, "loo")):
-        model = Model([KERNELS[0], Gaussian("learn", per_column=True)], tol=1e-5, criterion=criterion)
+        model = Model(
+            [KERNELS[0], Gaussian("learn", per_column=True)], tol=1e-5, criterion=criterion
+        )
         there = clone(model).set_params(device="cpu").fit(X, y, groups=np.arange(60) // 2)
         here = model.fit(X, y, groups=np.arange(60) // 2)
         assert_allclose(there.weights_, here.weights_, rtol=1e-2, atol=1e-3)
         assert there.criterion_ == pytest.approx(here.criterion_, abs=1e-3)
         assert_allclose(there._outputs(NEW), here._outputs(NEW), atol=1e-2)
-    intervals = [MKLRidgeCV(KERNELS, device=where, tol=1e-5).fit(X, Y).predict_interval(NEW) for where in ("cpu", None)]
+    intervals = [
+        MKLRidgeCV(KERNELS, device=where, tol=1e-5).fit(X, Y).predict_interval(NEW)
+        for where in ("cpu", None)
+    ]
     assert_allclose(*intervals, atol=1e-2)
 
 
@@ -353,12 +390,16 @@ def test_a_device_learns_what_the_host_does():
 @pytest.mark.parametrize("criterion", ["loo", "evidence"])
 def test_features_on_a_device_learn_what_the_host_does(criterion):
     pytest.importorskip("torch")
-    model = MKLRidgeCV(approximation="nystroem", rank=20, criterion=criterion, tol=1e-5, random_state=0)
+    model = MKLRidgeCV(
+        approximation="nystroem", rank=20, criterion=criterion, tol=1e-5, random_state=0
+    )
     there = clone(model).set_params(device="cpu").fit(X, Y)
     here = model.fit(X, Y)
     assert there.criterion_ == pytest.approx(here.criterion_, abs=1e-3)
     assert_allclose(there.predict(NEW), here.predict(NEW), atol=1e-2)
-    assert_allclose(there.predict(NEW, return_std=True)[1], here.predict(NEW, return_std=True)[1], rtol=2e-2)
+    assert_allclose(
+        there.predict(NEW, return_std=True)[1], here.predict(NEW, return_std=True)[1], rtol=2e-2
+    )
     assert_allclose(there.predict_interval(NEW), here.predict_interval(NEW), atol=2e-2)
 
 
@@ -376,9 +417,14 @@ def test_targets_without_noise_are_predicted_to_many_digits(criterion):
     assert model.score(Z[200:], y[200:]) > 0.9999
 
 
-# Widths --------------------------------------------------------------------------------------------------------------
+# Widths -------------------------------------------------------------------------------------------
 
-LEARNED = [Linear(), Gaussian("learn"), Laplacian("learn", per_column=True), Ranked(Gaussian("learn", per_column=True))]
+LEARNED = [
+    Linear(),
+    Gaussian("learn"),
+    Laplacian("learn", per_column=True),
+    Ranked(Gaussian("learn", per_column=True)),
+]
 
 
 @pytest.mark.parametrize("criterion", ["loo", "evidence"])
@@ -393,21 +439,29 @@ def test_learned_widths_are_fitted_kernels_for_other_estimators(criterion):
     assert isinstance(column, Rescaled)
     assert column.scale_.argmin() == 0
     assert isinstance(ranked.kernel_, Rescaled)
-    same = MKLRidgeCV(model.kernels_, weights=model.weights_, alpha=model.alpha_, criterion=criterion).fit(X, y)
+    same = MKLRidgeCV(
+        model.kernels_, weights=model.weights_, alpha=model.alpha_, criterion=criterion
+    ).fit(X, y)
     assert_allclose(same.predict(X[:9]), model.predict(X[:9]), rtol=1e-6, atol=1e-6)
     assert MKLRegressor(model.kernels_, C=100.0).fit(X, y).score(X, y) > 0.9
 
 
 def test_the_evidence_of_learned_widths_is_that_of_scikit_learn():
-    """The matrix of one width per column is that of scikit-learn's RBF, whose length scale is ℓ / √2."""
-    model = MKLRidgeCV([Gaussian("learn", per_column=True)], criterion="evidence", scale=False).fit(X, Y)
+    """The matrix of one width per column is that of scikit-learn's RBF, whose length scale is ℓ /
+    √2."""
+    model = MKLRidgeCV([Gaussian("learn", per_column=True)], criterion="evidence", scale=False).fit(
+        X, Y
+    )
     kernel = model.kernels_[0]
     widths = kernel.scale_ if isinstance(kernel, Rescaled) else np.full(3, kernel.width_)
     assert_allclose(kernel(X), RBF(widths / np.sqrt(2))(X), rtol=1e-9)
 
 
 def test_widths_on_views():
-    kernels = [("left", Gaussian("learn", per_column=True), [0, 1]), ("right", Gaussian("learn"), [2])]
+    kernels = [
+        ("left", Gaussian("learn", per_column=True), [0, 1]),
+        ("right", Gaussian("learn"), [2]),
+    ]
     model = MKLRidgeCV(kernels).fit(X, Y)
     names = [name for name, _, _ in model.kernels_]
     assert names == model.kernel_names_ == ["left", "right"]
@@ -420,7 +474,10 @@ def test_widths_on_views():
 def test_widths_are_learned_from_samples_that_have_all_views():
     Z = X.copy()
     Z[::5, 2] = np.nan
-    kernels = [("left", Gaussian("learn", per_column=True), [0, 1]), ("right", Gaussian("learn"), [2])]
+    kernels = [
+        ("left", Gaussian("learn", per_column=True), [0, 1]),
+        ("right", Gaussian("learn"), [2]),
+    ]
     model = MKLRidgeCV(kernels).fit(Z, Y)
     whole = MKLRidgeCV(kernels, scale=False).fit(X, Y)
     assert model.best_score_ > 0.5 * whole.best_score_
@@ -428,19 +485,29 @@ def test_widths_are_learned_from_samples_that_have_all_views():
 
 
 def test_widths_in_features_and_of_many_samples(monkeypatch):
-    monkeypatch.setattr(RidgeOptions, "width_rows", 400)  # of 500 samples, as if there were thousands
+    monkeypatch.setattr(
+        RidgeOptions, "width_rows", 400
+    )  # of 500 samples, as if there were thousands
     rng = np.random.default_rng(1)
     X = rng.normal(size=(500, 2))
     y = np.sin(2 * X[:, 0]) + 0.1 * rng.normal(size=500)
     kernels = [Gaussian("learn", per_column=True)]
-    params = {"criterion": "evidence", "approximation": "nystroem", "rank": 50, "random_state": 0, "tol": 0.3}
+    params = {
+        "criterion": "evidence",
+        "approximation": "nystroem",
+        "rank": 50,
+        "random_state": 0,
+        "tol": 0.3,
+    }
     model = MKLRidgeCV(kernels, **params).fit(X, y)
     assert model.score(X, y) > 0.95
     assert model.kernels_[0].scale_.argmin() == 0
 
 
 def test_other_estimators_refuse_to_learn_widths():
-    with pytest.raises(ValueError, match="width='learn': only MKLRidgeCV and MKLRidgeClassifierCV learn widths"):
+    with pytest.raises(
+        ValueError, match="width='learn': only MKLRidgeCV and MKLRidgeClassifierCV learn widths"
+    ):
         MKLRegressor([Gaussian("learn")]).fit(X, Y)
     with pytest.raises(ValueError, match="per_column=True with width='median'"):
         MKLRidgeCV([Gaussian(per_column=True)]).fit(X, Y)
@@ -463,7 +530,7 @@ def test_deviations_of_repeated_samples_are_positive():
     assert np.all(deviation > 0)
 
 
-# What is refused, and what stays finite ------------------------------------------------------------------------------
+# What is refused, and what stays finite -----------------------------------------------------------
 
 
 def test_linear_targets_without_noise():
@@ -484,8 +551,14 @@ def test_features_of_targets_without_noise_are_those_of_their_matrices(criterion
     rng = np.random.default_rng(3)
     Z = rng.normal(size=(25, 2))
     y, kernels = np.sin(Z[:, 0]), [Gaussian(factor=2), Linear()]
-    learned_there = MKLRidgeCV(kernels, criterion=criterion, approximation="nystroem", random_state=0).fit(Z, y)
-    given = {"criterion": criterion, "weights": learned_there.weights_, "alpha": learned_there.alpha_}
+    learned_there = MKLRidgeCV(
+        kernels, criterion=criterion, approximation="nystroem", random_state=0
+    ).fit(Z, y)
+    given = {
+        "criterion": criterion,
+        "weights": learned_there.weights_,
+        "alpha": learned_there.alpha_,
+    }
     there = MKLRidgeCV(kernels, **given, approximation="nystroem", random_state=0).fit(Z, y)
     same = MKLRidgeCV(kernels, **given).fit(Z, y)
     assert_allclose(there.loo_predictions_, same.loo_predictions_, atol=1e-5)
@@ -510,7 +583,9 @@ def test_constant_targets(value, params):
 
 def test_targets_of_any_size():
     huge = MKLRidgeCV(KERNELS).fit(X, 1e200 * Y)
-    assert_allclose(huge.predict(NEW) / 1e200, MKLRidgeCV(KERNELS).fit(X, Y).predict(NEW), rtol=1e-6, atol=1e-8)
+    assert_allclose(
+        huge.predict(NEW) / 1e200, MKLRidgeCV(KERNELS).fit(X, Y).predict(NEW), rtol=1e-6, atol=1e-8
+    )
 
 
 def test_a_search_that_does_not_end_level_is_warned_of():
@@ -521,7 +596,9 @@ def test_a_search_that_does_not_end_level_is_warned_of():
 def test_many_small_groups_are_left_out_exactly():
     groups = np.arange(60) // 2
     weights = learned().weights_
-    model = MKLRidgeCV(KERNELS, weights=weights, scale=False, normalize=None).fit(X, Y, groups=groups)
+    model = MKLRidgeCV(KERNELS, weights=weights, scale=False, normalize=None).fit(
+        X, Y, groups=groups
+    )
     found = refit(model, np.flatnonzero(groups != 4), Y).predict(X[groups == 4])
     assert_allclose(model.loo_predictions_[groups == 4], found, atol=1e-9)
 
@@ -556,17 +633,24 @@ def test_a_ridge_that_rounding_hides_is_refused(place, alpha):
     samples = place[0] + place[1] * X
     model = MKLRidgeCV([Polynomial(2)], alpha=alpha, scale=False, normalize=None)
     with pytest.raises(
-        ValueError, match=r"kernels: their entries are so large.* alpha is lost in rounding; .*scale=True"
+        ValueError,
+        match=r"kernels: their entries are so large.* alpha is lost in rounding; .*scale=True",
     ):
         model.fit(samples, Y)
     scaled = MKLRidgeCV([Polynomial(2)], alpha=alpha).fit(samples, Y)
-    assert_allclose(scaled.predict(samples), MKLRidgeCV([Polynomial(2)], alpha=alpha).fit(X, Y).predict(X), atol=1e-3)
+    assert_allclose(
+        scaled.predict(samples),
+        MKLRidgeCV([Polynomial(2)], alpha=alpha).fit(X, Y).predict(X),
+        atol=1e-3,
+    )
 
 
 def test_intervals_leave_groups_out_together():
     groups = np.repeat(np.arange(20), 3)
     weights = learned().weights_
-    model = MKLRidgeCV(KERNELS, weights=weights, scale=False, normalize=None).fit(X, Y, groups=groups)
+    model = MKLRidgeCV(KERNELS, weights=weights, scale=False, normalize=None).fit(
+        X, Y, groups=groups
+    )
     machines = [refit(model, np.flatnonzero(groups != g), Y) for g in range(20)]
     r = np.abs(Y - [machines[g].predict(X[i : i + 1])[0] for i, g in enumerate(groups)])
     outputs = np.array([machines[g].predict(NEW) for g in groups])

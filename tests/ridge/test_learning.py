@@ -1,4 +1,5 @@
-"""Weights and ridge by leave-one-out error and evidence: slopes, stationarity, noise kernels, given parameters."""
+"""Weights and ridge by leave-one-out error and evidence: slopes, stationarity, noise kernels, given
+parameters."""
 
 from __future__ import annotations
 
@@ -98,7 +99,8 @@ def features(seed=0, n=40, classes=0):
 
 
 class Backwards(StoredFeatures):
-    """Yields the last kernel first: stacks that compute features yield them in the order that suits them."""
+    """Yields the last kernel first: stacks that compute features yield them in the order that suits
+    them."""
 
     def placed_features(self, rows, kernels):
         yield from reversed(list(super().placed_features(rows, kernels)))
@@ -130,7 +132,9 @@ def test_some_rows_of_features_stand_for_all():
     problem = feature_problem(StoredFeatures(Z), targets, RidgeOptions(left_out_rows=20))
 
     def judged(x):
-        return problem.judge(RidgePoint(np.exp(x[:3]), float(np.exp(x[3])), float(np.exp(x[4])), {}))
+        return problem.judge(
+            RidgePoint(np.exp(x[:3]), float(np.exp(x[3])), float(np.exp(x[4])), {})
+        )
 
     x = np.array([-0.5, 0.2, -1.0, 0.3, 0.4])
     found, h = judged(x), 1e-5
@@ -168,7 +172,9 @@ def test_some_groups_of_features_stand_for_all():
     assert len(rows) == 3 * len({i // 3 for i in rows})
 
     def judged(x):
-        return problem.judge(RidgePoint(np.exp(x[:3]), float(np.exp(x[3])), float(np.exp(x[4])), {}))
+        return problem.judge(
+            RidgePoint(np.exp(x[:3]), float(np.exp(x[3])), float(np.exp(x[4])), {})
+        )
 
     x, h = np.array([-0.5, 0.2, -1.0, 0.3, 0.4]), 1e-5
     found = judged(x)
@@ -176,7 +182,7 @@ def test_some_groups_of_features_stand_for_all():
     assert_allclose([*found.weights, found.alpha, found.scale], slopes, rtol=1e-5, atol=1e-6)
 
 
-# Widths --------------------------------------------------------------------------------------------------------------
+# Widths -------------------------------------------------------------------------------------------
 
 
 def with_widths(X, device=None):
@@ -200,7 +206,9 @@ def test_slopes_in_widths_equal_finite_differences(criterion, classes, device):
     Ks[[0, 3]] = X @ X.T, np.exp(-cdist(X, X))
     backend = NUMPY if device is None else torch_backend(device)
     widths = with_widths(X, device)
-    problem = matrix_problem(StoredStack(backend.asarray(Ks)), targets, RidgeOptions(criterion), widths)
+    problem = matrix_problem(
+        StoredStack(backend.asarray(Ks)), targets, RidgeOptions(criterion), widths
+    )
     starts = np.concatenate([one.start for one in widths.values()])
     rng = np.random.default_rng(0)
     x = np.concatenate([rng.normal(size=8) - 1.0, starts + 0.3 * rng.normal(size=len(starts))])
@@ -217,11 +225,17 @@ def test_matrices_of_widths_equal_the_formulas():
     ell = np.array([0.5, 2.0, 9.0])
     for kernel, power in ((Gaussian, 2), (Laplacian, 1)):
         naive = [
-            [np.exp(-sum((abs(a - b) / w) ** power for a, b, w in zip(x, z, ell, strict=True))) for z in X] for x in X
+            [
+                np.exp(-sum((abs(a - b) / w) ** power for a, b, w in zip(x, z, ell, strict=True)))
+                for z in X
+            ]
+            for x in X
         ]
         found = RadialWidths(kernel("learn", per_column=True), X).matrix(np.log(ell))
         assert_allclose(found, naive, rtol=1e-9)
-        assert_allclose(RadialWidths(kernel("learn"), X).matrix(np.log([1.3])), kernel(1.3)(X), rtol=1e-9)
+        assert_allclose(
+            RadialWidths(kernel("learn"), X).matrix(np.log([1.3])), kernel(1.3)(X), rtol=1e-9
+        )
 
 
 def test_widths_of_columns_that_do_not_matter_grow():
@@ -232,20 +246,26 @@ def test_widths_of_columns_that_do_not_matter_grow():
     widths = {0: RadialWidths(Gaussian("learn", per_column=True), X)}
     for criterion in ("loo", "evidence"):
         found = learn_ridge(
-            StoredStack(np.zeros((1, 150, 150))), targets, widths=widths, options=RidgeOptions(criterion)
+            StoredStack(np.zeros((1, 150, 150))),
+            targets,
+            widths=widths,
+            options=RidgeOptions(criterion),
         )
         assert found.widths[0][0] < 0.4 * found.widths[0][1:].min()
         assert found.stationarity <= 1e-3
 
 
 def test_widths_for_numbers_are_learned_where_they_gain_less_than_a_nat_each():
-    """A linear kernel explains all but the sine of one column: the evidence gains four nats by six widths."""
+    """A linear kernel explains all but the sine of one column: the evidence gains four nats by six
+    widths."""
     rng = np.random.RandomState(1)
     X = rng.normal(size=(100, 6))
     y = np.sin(X[:, :1]) + X[:, 1:2] + 0.4 * rng.normal(size=(100, 1))
     widths = {0: RadialWidths(Gaussian("learn", per_column=True), X)}
     stack = StoredStack(np.array([np.zeros((100, 100)), X @ X.T / 6]))
-    found = learn_ridge(stack, RidgeTargets(y, np.ones(100)), widths=widths, options=RidgeOptions("evidence"))
+    found = learn_ridge(
+        stack, RidgeTargets(y, np.ones(100)), widths=widths, options=RidgeOptions("evidence")
+    )
     stack = StoredStack(np.array([Gaussian()(X), X @ X.T / 6]))
     kept = learn_ridge(stack, RidgeTargets(y, np.ones(100)), options=RidgeOptions("evidence"))
     assert 1 < kept.value - found.value < 6

@@ -37,14 +37,21 @@ OF_CLASSES = {
     "arrow": pd.Series(with_gap(CLASSES, None), dtype="string[pyarrow]"),
     "categories": pd.Series(pd.Categorical(with_gap(CLASSES, None))),
     "polars": pl.Series(with_gap(CLASSES, None)),
-    "truth values": pd.Series([None if i == GAP else i % 2 == 0 for i in range(30)], dtype="boolean"),
+    "truth values": pd.Series(
+        [None if i == GAP else i % 2 == 0 for i in range(30)], dtype="boolean"
+    ),
     "whole numbers": pd.Series([None if i == GAP else i % 2 for i in range(30)], dtype="Int64"),
 }
-MESSAGE = "Input y contains NaN: 1 of 30 samples have no target, the first of them sample 4; leave them out of X and y"
+MESSAGE = (
+    "Input y contains NaN: 1 of 30 samples have no target, the first of them sample 4; leave them"
+    " out of X and y"
+)
 
 
 @pytest.mark.parametrize("form", OF_NUMBERS)
-@pytest.mark.parametrize("name", ["MKLRegressor", "MKLRidgeCV", "MKLRegressorCV", "LocalizedMKLRegressor"])
+@pytest.mark.parametrize(
+    "name", ["MKLRegressor", "MKLRidgeCV", "MKLRegressorCV", "LocalizedMKLRegressor"]
+)
 def test_numbers(name, form):
     with pytest.raises(ValueError, match=MESSAGE):
         getattr(kernelmosaic, name)().fit(X, OF_NUMBERS[form])
@@ -52,7 +59,8 @@ def test_numbers(name, form):
 
 @pytest.mark.parametrize("form", OF_CLASSES)
 @pytest.mark.parametrize(
-    "name", ["MKLClassifier", "MKLRidgeClassifierCV", "MKLClassifierCV", "DiscriminantMKLClassifier"]
+    "name",
+    ["MKLClassifier", "MKLRidgeClassifierCV", "MKLClassifierCV", "DiscriminantMKLClassifier"],
 )
 def test_classes(name, form):
     with pytest.raises(ValueError, match=MESSAGE):
@@ -72,10 +80,14 @@ def test_infinite_targets_among_objects():
             getattr(kernelmosaic, name)().fit(X, np.array(with_gap(NUMBERS, np.inf), dtype=object))
 
 
-@pytest.mark.parametrize("form", [list, np.array, pd.Series, lambda y: pd.Series(y, dtype=object), pl.Series])
+@pytest.mark.parametrize(
+    "form", [list, np.array, pd.Series, lambda y: pd.Series(y, dtype=object), pl.Series]
+)
 def test_targets_without_gaps_lead_to_the_same_fit(form):
     expected = MKLRegressor().fit(X, np.array(NUMBERS)).predict(X)
     np.testing.assert_array_equal(MKLRegressor().fit(X, form(NUMBERS)).predict(X), expected)
     named = MKLClassifier().fit(X, form(CLASSES))
     assert named.classes_.tolist() == ["case", "control"]
-    np.testing.assert_array_equal(named.predict(X), MKLClassifier().fit(X, np.array(CLASSES)).predict(X))
+    np.testing.assert_array_equal(
+        named.predict(X), MKLClassifier().fit(X, np.array(CLASSES)).predict(X)
+    )

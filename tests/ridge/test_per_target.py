@@ -23,7 +23,9 @@ X = RNG.normal(size=(260, 60))
 ENDS = np.cumsum(COLUMNS)
 KERNELS = [(f"view {m}", Linear(), list(range(ENDS[m] - COLUMNS[m], ENDS[m]))) for m in range(3)]
 SIGNAL = sum(
-    np.sqrt(SHARES[:, m]) * (X[:, columns] @ RNG.normal(size=(len(columns), 60))) / np.sqrt(len(columns))
+    np.sqrt(SHARES[:, m])
+    * (X[:, columns] @ RNG.normal(size=(len(columns), 60)))
+    / np.sqrt(len(columns))
     for m, (_, _, columns) in enumerate(KERNELS)
 )
 Y = SIGNAL + 0.7 * RNG.normal(size=SIGNAL.shape) + 3.0
@@ -31,7 +33,9 @@ TRAIN, TEST = slice(0, 160), slice(160, 260)
 
 
 def make(**params):
-    return MKLRidgeCV(KERNELS, per_target=True, scale=False, normalize=None, random_state=0, **params)
+    return MKLRidgeCV(
+        KERNELS, per_target=True, scale=False, normalize=None, random_state=0, **params
+    )
 
 
 @pytest.fixture(scope="module")
@@ -55,10 +59,17 @@ def test_shares_are_recovered_and_predict_better_than_shared_weights(model):
 def test_scores_are_those_of_n_refits():
     n, t, every = 62, 7, np.arange(62)  # more samples than the 60 columns
     model = make().fit(X[:n], Y[:n, :10])
-    one = MKLRidgeCV(KERNELS, weights=model.weights_[t], alpha=model.alpha_[t], scale=False, normalize=None)
-    found = [clone(one).fit(X[:n][every != i], Y[:n][every != i, t]).predict(X[i : i + 1])[0] for i in every]
+    one = MKLRidgeCV(
+        KERNELS, weights=model.weights_[t], alpha=model.alpha_[t], scale=False, normalize=None
+    )
+    found = [
+        clone(one).fit(X[:n][every != i], Y[:n][every != i, t]).predict(X[i : i + 1])[0]
+        for i in every
+    ]
     assert model.loo_scores_[t] == pytest.approx(r2_score(Y[:n, t], found), abs=1e-9)
-    assert_allclose(model.predict(X[TEST])[:, t], one.fit(X[:n], Y[:n, t]).predict(X[TEST]), atol=1e-9)
+    assert_allclose(
+        model.predict(X[TEST])[:, t], one.fit(X[:n], Y[:n, t]).predict(X[TEST]), atol=1e-9
+    )
 
 
 @pytest.mark.parametrize("t", [0, 1])
@@ -72,22 +83,32 @@ def test_a_single_column_is_fitted_as_a_flat_target(t):
 
 def test_few_targets_are_fitted_as_well_as_each_alone():
     own = make().fit(X[TRAIN], Y[TRAIN, :3])
-    each = [MKLRidgeCV(KERNELS, scale=False, normalize=None).fit(X[TRAIN], Y[TRAIN, t]).best_score_ for t in range(3)]
+    each = [
+        MKLRidgeCV(KERNELS, scale=False, normalize=None).fit(X[TRAIN], Y[TRAIN, t]).best_score_
+        for t in range(3)
+    ]
     assert np.all(own.loo_scores_ > np.array(each) - 5e-3)
 
 
 def test_a_flat_target_is_fitted_as_without():
-    own, plain = make().fit(X[TRAIN], Y[TRAIN, 0]), make().set_params(per_target=False).fit(X[TRAIN], Y[TRAIN, 0])
+    own, plain = (
+        make().fit(X[TRAIN], Y[TRAIN, 0]),
+        make().set_params(per_target=False).fit(X[TRAIN], Y[TRAIN, 0]),
+    )
     assert_allclose(own.weights_, plain.weights_)
     assert_allclose(own.predict(X[TEST]), plain.predict(X[TEST]))
 
 
 def test_contributions_and_shares_of_the_score_sum_up(model):
     outputs = model.predict(X[TEST])
-    assert_allclose(model.contributions(X[TEST]).sum(axis=1) + model.intercept_, outputs, atol=1e-10)
+    assert_allclose(
+        model.contributions(X[TEST]).sum(axis=1) + model.intercept_, outputs, atol=1e-10
+    )
     split = model.score_split(X[TEST], Y[TEST])
     assert split.shape == (3, 60)
-    assert_allclose(split.sum(axis=0), r2_score(Y[TEST], outputs, multioutput="raw_values"), atol=1e-10)
+    assert_allclose(
+        split.sum(axis=0), r2_score(Y[TEST], outputs, multioutput="raw_values"), atol=1e-10
+    )
     small = pickle.loads(pickle.dumps(model))
     small._targets_at_once = 7
     assert_allclose(small.predict(X[TEST]), outputs, atol=1e-12)
@@ -108,7 +129,9 @@ def test_devices_agree(model, device):
     # Which candidates are tried may depend on rounding, and what is best between them hardly does.
     assert_allclose(found.loo_scores_, model.loo_scores_, atol=5e-3)
     for t in (0, 30):
-        one = MKLRidgeCV(KERNELS, weights=found.weights_[t], alpha=found.alpha_[t], scale=False, normalize=None)
+        one = MKLRidgeCV(
+            KERNELS, weights=found.weights_[t], alpha=found.alpha_[t], scale=False, normalize=None
+        )
         one.fit(X[TRAIN], Y[TRAIN, t])
         assert found.loo_scores_[t] == pytest.approx(one.best_score_, abs=1e-9)
         assert_allclose(found.predict(X[TEST])[:, t], one.predict(X[TEST]), atol=1e-8)
@@ -148,7 +171,10 @@ def test_samples_without_weight_and_groups():
 def test_evidence_recovers_shares_too():
     found = make(criterion="evidence").fit(X[TRAIN], Y[TRAIN])
     shares = found.weights_ * COLUMNS
-    assert np.corrcoef((shares / shares.sum(axis=1, keepdims=True)).ravel(), SHARES.ravel())[0, 1] > 0.9
+    assert (
+        np.corrcoef((shares / shares.sum(axis=1, keepdims=True)).ravel(), SHARES.ravel())[0, 1]
+        > 0.9
+    )
 
 
 def test_what_needs_shared_weights_says_so(model):
@@ -162,7 +188,9 @@ def test_more_columns_than_samples_are_fitted_by_matrices():
     few = slice(0, 50)
     found = make().fit(X[few], Y[few, :8])
     for t in (0, 5):
-        one = MKLRidgeCV(KERNELS, weights=found.weights_[t], alpha=found.alpha_[t], scale=False, normalize=None)
+        one = MKLRidgeCV(
+            KERNELS, weights=found.weights_[t], alpha=found.alpha_[t], scale=False, normalize=None
+        )
         one.fit(X[few], Y[few, t])
         assert found.loo_scores_[t] == pytest.approx(one.best_score_, abs=1e-9)
         assert_allclose(found.predict(X[TEST])[:, t], one.predict(X[TEST]), atol=1e-9)
@@ -174,10 +202,16 @@ def test_features(approximation):
     params = {"approximation": approximation, "rank": 40, "random_state": 0}
     found = MKLRidgeCV(views, per_target=True, **params).fit(X[TRAIN], Y[TRAIN, :8])
     for t in (0, 5):
-        one = MKLRidgeCV(views, weights=found.weights_[t], alpha=found.alpha_[t], **params).fit(X[TRAIN], Y[TRAIN, t])
+        one = MKLRidgeCV(views, weights=found.weights_[t], alpha=found.alpha_[t], **params).fit(
+            X[TRAIN], Y[TRAIN, t]
+        )
         assert found.loo_scores_[t] == pytest.approx(one.best_score_, abs=1e-6)
         assert_allclose(found.predict(X[TEST])[:, t], one.predict(X[TEST]), atol=1e-6)
-    assert_allclose(found.contributions(X[TEST]).sum(axis=1) + found.intercept_, found.predict(X[TEST]), atol=1e-9)
+    assert_allclose(
+        found.contributions(X[TEST]).sum(axis=1) + found.intercept_,
+        found.predict(X[TEST]),
+        atol=1e-9,
+    )
     with pytest.raises(AttributeError, match=r"Linear\(\)"):
         found.coef_  # noqa: B018
 
@@ -200,19 +234,26 @@ def test_coefficients_of_linear_kernels(params):
     for m, (name, _, columns) in enumerate(KERNELS):
         off = moved[TEST][:, columns] @ found.coef_[name] - shares[:, m]
         assert_allclose(off, np.broadcast_to(off[0], off.shape), atol=1e-9)
-    linear = found.coef_intercept_ + sum(moved[TEST][:, columns] @ found.coef_[name] for name, _, columns in KERNELS)
+    linear = found.coef_intercept_ + sum(
+        moved[TEST][:, columns] @ found.coef_[name] for name, _, columns in KERNELS
+    )
     assert found.coef_intercept_.shape == (4,)
     assert_allclose(linear + shares[:, -1], found.predict(moved[TEST]), atol=1e-8)
     flat = MKLRidgeCV(mixed, **params).fit(moved[train], few[train, 0])
     assert flat.coef_["view 1"].shape == (30,)
-    linear = flat.coef_intercept_ + sum(moved[TEST][:, columns] @ flat.coef_[name] for name, _, columns in KERNELS)
-    assert_allclose(linear + flat.contributions(moved[TEST])[:, -1], flat.predict(moved[TEST]), atol=1e-8)
+    linear = flat.coef_intercept_ + sum(
+        moved[TEST][:, columns] @ flat.coef_[name] for name, _, columns in KERNELS
+    )
+    assert_allclose(
+        linear + flat.contributions(moved[TEST])[:, -1], flat.predict(moved[TEST]), atol=1e-8
+    )
     assert isinstance(flat.coef_intercept_, float)
 
 
 @pytest.mark.parametrize("kind", ["sparse", "text", "missing"])
 def test_the_constant_of_coefficients(kind):
-    """Beside text, with missing views, and of sparse samples: one linear kernel is a plain linear function."""
+    """Beside text, with missing views, and of sparse samples: one linear kernel is a plain linear
+    function."""
     Z = 5.0 + 3.0 * X[:, :3]
     kernels, numbers, other = [("line", Linear(), [0, 1, 2])], Z, 0.0
     if kind == "sparse":
@@ -231,7 +272,11 @@ def test_the_constant_of_coefficients(kind):
     model = MKLRidgeCV(kernels).fit(given, Y[:, 0])
     if len(kernels) > 1:
         other = model.contributions(given)[:, 1]
-    assert_allclose(numbers @ model.coef_["line"] + model.coef_intercept_ + other, model.predict(given), atol=1e-8)
+    assert_allclose(
+        numbers @ model.coef_["line"] + model.coef_intercept_ + other,
+        model.predict(given),
+        atol=1e-8,
+    )
 
 
 def test_targets_are_copied_once(tmp_path):
@@ -249,7 +294,9 @@ def test_targets_are_copied_once(tmp_path):
 def test_default_kernels_and_missing_views():
     rng = np.random.default_rng(0)
     Z = rng.normal(size=(80, 4))
-    targets = np.column_stack([np.sin(2 * Z[:, 0]), Z[:, 1] ** 2, Z[:, 2]]) + 0.1 * rng.normal(size=(80, 3))
+    targets = np.column_stack([np.sin(2 * Z[:, 0]), Z[:, 1] ** 2, Z[:, 2]]) + 0.1 * rng.normal(
+        size=(80, 3)
+    )
     found = MKLRidgeCV(per_target=True, random_state=0).fit(Z, targets)
     assert np.all(found.loo_scores_ > 0.6)
     views = [("a", Gaussian(), [0, 1]), ("b", Linear(), [2, 3])]
@@ -270,14 +317,19 @@ def test_a_kernel_of_zeros_changes_nothing(normalize):
     assert np.all(np.isfinite(model.predict(numbered[:5])))
 
 
-# Digits ---------------------------------------------------------------------------------------------------------------
+# Digits -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("noise", [0.0, 1e-4], ids=["exact", "nearly-exact"])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize("settings", [{}, {"criterion": "evidence"}, {"approximation": "nystroem"}], ids=str)
-def test_targets_that_columns_explain_are_predicted_whatever_their_precision(noise, dtype, settings):
-    """Coefficients are small differences of large targets, and a ridge near zero multiplies their rounding."""
+@pytest.mark.parametrize(
+    "settings", [{}, {"criterion": "evidence"}, {"approximation": "nystroem"}], ids=str
+)
+def test_targets_that_columns_explain_are_predicted_whatever_their_precision(
+    noise, dtype, settings
+):
+    """Coefficients are small differences of large targets, and a ridge near zero multiplies their
+    rounding."""
     random = np.random.default_rng(1)
     Z, B = random.standard_normal((180, 3)), random.standard_normal((3, 4))
     F = Z @ B
@@ -288,7 +340,7 @@ def test_targets_that_columns_explain_are_predicted_whatever_their_precision(noi
     assert model.loo_scores_.min() > 0.999
 
 
-# Samples that lack targets --------------------------------------------------------------------------------------------
+# Samples that lack targets ------------------------------------------------------------------------
 
 
 def with_gaps() -> np.ndarray:
@@ -298,7 +350,9 @@ def with_gaps() -> np.ndarray:
     return gaps
 
 
-@pytest.mark.parametrize("params", [{"weights": [1.0, 2.0, 0.5], "alpha": 3.0}, {}], ids=["given", "learned"])
+@pytest.mark.parametrize(
+    "params", [{"weights": [1.0, 2.0, 0.5], "alpha": 3.0}, {}], ids=["given", "learned"]
+)
 def test_targets_are_learned_from_the_samples_that_have_them(params):
     gaps = with_gaps()
     joint = make(**params).fit(X[:80], gaps)
@@ -309,14 +363,19 @@ def test_targets_are_learned_from_the_samples_that_have_them(params):
         expected = alone.predict(X[TEST])
         scale = 1e-6 if params else 0.3
         assert np.abs(joint.predict(X[TEST])[:, columns] - expected).max() < scale * expected.std()
-        assert_allclose(joint.loo_scores_[columns], alone.loo_scores_, atol=1e-6 if params else 0.05)
+        assert_allclose(
+            joint.loo_scores_[columns], alone.loo_scores_, atol=1e-6 if params else 0.05
+        )
         if params:
             assert_allclose(joint.intercept_[columns], alone.intercept_, rtol=1e-6)
 
 
 def test_groups_and_weights_stay_with_their_samples():
     gaps, random = with_gaps(), np.random.default_rng(5)
-    groups, weight = random.permutation(np.repeat(np.arange(40), 2)), random.integers(0, 3, 80).astype(float)
+    groups, weight = (
+        random.permutation(np.repeat(np.arange(40), 2)),
+        random.integers(0, 3, 80).astype(float),
+    )
     given = {"weights": [1.0, 2.0, 0.5], "alpha": 3.0}
     joint = make(**given).fit(X[:80], gaps, sample_weight=weight, groups=groups)
     for t in range(5):
@@ -331,14 +390,21 @@ def test_tables_with_gaps_are_read_in_every_form():
     expected = make(weights="uniform", alpha=1.0).fit(X[:80], gaps).predict(X[TEST])
     pd = pytest.importorskip("pandas")
     as_object = np.where(np.isnan(gaps), None, gaps)
-    for given in (pd.DataFrame(gaps), pd.DataFrame(gaps).astype("Float64"), as_object, gaps.tolist()):
+    for given in (
+        pd.DataFrame(gaps),
+        pd.DataFrame(gaps).astype("Float64"),
+        as_object,
+        gaps.tolist(),
+    ):
         model = make(weights="uniform", alpha=1.0).fit(X[:80], given)
         assert_allclose(model.predict(X[TEST]), expected, rtol=1e-8)
 
 
 def test_gaps_that_are_refused():
     gaps = with_gaps()
-    with pytest.raises(ValueError, match="targets that some samples lack are learned with exact kernels"):
+    with pytest.raises(
+        ValueError, match="targets that some samples lack are learned with exact kernels"
+    ):
         make(approximation="nystroem").fit(X[:80], gaps)
     gaps[1:, 2] = np.nan
     with pytest.raises(ValueError, match="target 2 has 1 samples of positive weight"):

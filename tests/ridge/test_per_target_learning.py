@@ -1,4 +1,5 @@
-"""Weights per target: the criterion of every candidate, the choice, and the interpolation between candidates."""
+"""Weights per target: the criterion of every candidate, the choice, and the interpolation between
+candidates."""
 
 from __future__ import annotations
 
@@ -12,7 +13,12 @@ from kernelmosaic.backend import NUMPY, torch_backend
 from kernelmosaic.gram.feature_stack import StoredFeatures
 from kernelmosaic.gram.stack import StoredStack
 from kernelmosaic.ridge.learning import RidgeOptions, RidgeTargets, learn_ridge
-from kernelmosaic.ridge.per_target import Kriging, TargetOptions, learn_frequencies, learn_target_weights
+from kernelmosaic.ridge.per_target import (
+    Kriging,
+    TargetOptions,
+    learn_frequencies,
+    learn_target_weights,
+)
 
 FEW, GIVEN = TargetOptions(sizes=(20, 6, 6), points=300), TargetOptions(sizes=())
 
@@ -21,7 +27,9 @@ def make(n=60, T=7, seed=0):
     rng = np.random.default_rng(seed)
     views = [rng.normal(size=(n, d)) for d in (5, 8, 3)]
     shares = rng.dirichlet(np.full(3, 0.5), size=T)
-    Y = sum(np.sqrt(shares[:, m]) * (X @ rng.normal(size=(X.shape[1], T))) for m, X in enumerate(views))
+    Y = sum(
+        np.sqrt(shares[:, m]) * (X @ rng.normal(size=(X.shape[1], T))) for m, X in enumerate(views)
+    )
     Ks = np.array([X @ X.T / X.shape[1] for X in views])
     return Ks, Y + rng.normal(size=(n, T)) + 5.0, rng.uniform(0.5, 1.5, n)
 
@@ -32,7 +40,8 @@ def stack_on(device, Ks):
 
 
 def left_out(Ks, gamma, y, weight, rows):
-    """The weighted mean square of what machines without these rows miss, by refits with a free constant."""
+    """The weighted mean square of what machines without these rows miss, by refits with a free
+    constant."""
     total, n = 0.0, len(y)
     M = np.tensordot(gamma, Ks, 1)
     for S in rows:
@@ -74,18 +83,25 @@ def test_features_give_what_their_matrices_give(device, criterion, grouped):
     Zs = [rng.normal(size=(60, d)) for d in (5, 8, 3)]
     _, Y, weight = make()
     backend = NUMPY if device is None else torch_backend(device)
-    stacks = StoredFeatures([backend.asarray(Z) for Z in Zs]), StoredStack(np.array([Z @ Z.T for Z in Zs]))
+    stacks = (
+        StoredFeatures([backend.asarray(Z) for Z in Zs]),
+        StoredStack(np.array([Z @ Z.T for Z in Zs])),
+    )
     run = {"criterion": criterion, "groups": np.array_split(np.arange(60), 20) if grouped else None}
     first = np.concatenate([np.exp(2.0 * rng.normal(size=(20, 3))), np.eye(3), np.zeros((1, 3))])
     given = {"first": first, "options": GIVEN, **run}
-    a, b = (learn_target_weights(one, Y, weight, np.random.RandomState(0), **given) for one in stacks)
+    a, b = (
+        learn_target_weights(one, Y, weight, np.random.RandomState(0), **given) for one in stacks
+    )
     assert_allclose(a.ratios, b.ratios)
     assert_allclose(a.value, b.value, rtol=1e-9)
     assert_allclose(a.errors, b.errors, rtol=1e-9)
     assert_allclose(a.beta, b.beta, atol=1e-9)
     assert_allclose(a.intercept, b.intercept, atol=1e-9)
     found = [
-        learn_target_weights(one, Y, weight, np.random.RandomState(0), options=FEW, **run).candidates[:26]
+        learn_target_weights(
+            one, Y, weight, np.random.RandomState(0), options=FEW, **run
+        ).candidates[:26]
         for one in stacks
     ]
     assert_allclose(*found, rtol=1e-6)
@@ -95,12 +111,20 @@ def test_features_give_what_their_matrices_give(device, criterion, grouped):
 def test_no_target_is_worse_than_with_the_best_candidate(criterion):
     Ks, Y, weight = make(T=30)
     run = {"criterion": criterion}
-    learned = learn_target_weights(StoredStack(Ks), Y, weight, np.random.RandomState(0), options=FEW, **run)
+    learned = learn_target_weights(
+        StoredStack(Ks), Y, weight, np.random.RandomState(0), options=FEW, **run
+    )
     # The last thirty are for one target each.
     assert len(learned.candidates) == 56
     for gamma in learned.candidates[:26]:
         one = learn_target_weights(
-            StoredStack(Ks), Y, weight, np.random.RandomState(0), first=gamma[np.newaxis], options=GIVEN, **run
+            StoredStack(Ks),
+            Y,
+            weight,
+            np.random.RandomState(0),
+            first=gamma[np.newaxis],
+            options=GIVEN,
+            **run,
         )
         assert np.all(learned.value <= one.value + 1e-9 * np.abs(one.value))
     assert list(learned.history) == sorted(learned.history, reverse=True)
@@ -111,14 +135,20 @@ def test_rounds_gain_over_a_design_of_the_same_size():
     views = [rng.normal(size=(200, d)) for d in (40, 60, 20)]
     shares = rng.dirichlet(np.full(3, 0.5), size=150)
     signal = [X @ rng.normal(size=(X.shape[1], 150)) / np.sqrt(X.shape[1]) for X in views]
-    Y = sum(np.sqrt(shares[:, m]) * g for m, g in enumerate(signal)) + 0.5 * rng.normal(size=(200, 150))
+    Y = sum(np.sqrt(shares[:, m]) * g for m, g in enumerate(signal)) + 0.5 * rng.normal(
+        size=(200, 150)
+    )
     stack, weight = StoredStack(np.array([X @ X.T / X.shape[1] for X in views])), np.ones(200)
     rounds, design = TargetOptions(sizes=(40, 30, 30), operations=0.0), TargetOptions(sizes=(100,))
     learned, plain = (
-        learn_target_weights(stack, Y, weight, np.random.RandomState(0), options=one) for one in (rounds, design)
+        learn_target_weights(stack, Y, weight, np.random.RandomState(0), options=one)
+        for one in (rounds, design)
     )
     assert learned.value.mean() < plain.value.mean() - 0.5
-    errors = [np.abs(one.ratios / one.ratios.sum(axis=1, keepdims=True) - shares).mean() for one in (learned, plain)]
+    errors = [
+        np.abs(one.ratios / one.ratios.sum(axis=1, keepdims=True) - shares).mean()
+        for one in (learned, plain)
+    ]
     assert errors[0] < 0.9 * errors[1]
     # Below what was chosen, in nats per target.
     assert learned.left_over < plain.left_over
@@ -128,7 +158,10 @@ def test_targets_that_leave_the_centre_of_their_group(device):
     rng = np.random.default_rng(2)
     Zs = [rng.normal(size=(120, d)) for d in (20, 30, 10)]
     shares = rng.dirichlet(np.full(3, 0.5), size=40)
-    Y = sum(np.sqrt(shares[:, m]) * (Z @ rng.normal(size=(Z.shape[1], 40))) / 4 for m, Z in enumerate(Zs))
+    Y = sum(
+        np.sqrt(shares[:, m]) * (Z @ rng.normal(size=(Z.shape[1], 40))) / 4
+        for m, Z in enumerate(Zs)
+    )
     Y += 0.5 * rng.normal(size=Y.shape)
     weight, Ks = rng.uniform(0.5, 1.5, 120), np.array([Z @ Z.T for Z in Zs])
     place = NUMPY.asarray if device is None else torch_backend(device).asarray
@@ -138,7 +171,12 @@ def test_targets_that_leave_the_centre_of_their_group(device):
         assert 0.2 < learned.moved.mean() < 1.0
         assert list(learned.history) == sorted(learned.history, reverse=True)
         best = learn_target_weights(
-            stack, Y, weight, np.random.RandomState(0), first=learned.candidates[:100], options=GIVEN
+            stack,
+            Y,
+            weight,
+            np.random.RandomState(0),
+            first=learned.candidates[:100],
+            options=GIVEN,
         )
         exact = np.empty(40)
         for t in range(40):
@@ -147,7 +185,9 @@ def test_targets_that_leave_the_centre_of_their_group(device):
             assert_allclose(K @ learned.beta[:, t] + learned.intercept[t], Y[:, t], atol=1e-8)
             assert abs(learned.beta[:, t].sum()) < 1e-8
             own = {"first": learned.ratios[[t]], "options": GIVEN}
-            exact[t] = learn_target_weights(stack, Y[:, [t]], weight, np.random.RandomState(0), **own).value[0]
+            exact[t] = learn_target_weights(
+                stack, Y[:, [t]], weight, np.random.RandomState(0), **own
+            ).value[0]
         # Criteria between candidates are interpolated, to a tenth of a nat, the others exact.
         off, moved = learned.value - exact, learned.moved
         assert_allclose(off[~moved], 0.0, atol=1e-7)
@@ -159,7 +199,9 @@ def test_targets_that_leave_the_centre_of_their_group(device):
 def test_one_target_is_learned_as_well_as_by_exact_slopes():
     Ks, Y, weight = make(n=80, T=1, seed=5)
     learned = learn_target_weights(StoredStack(Ks), Y, weight, np.random.RandomState(0))
-    exact = learn_ridge(StoredStack(Ks), RidgeTargets.of_numbers(Y, weight), options=RidgeOptions(n_init=3))
+    exact = learn_ridge(
+        StoredStack(Ks), RidgeTargets.of_numbers(Y, weight), options=RidgeOptions(n_init=3)
+    )
     error = np.average(exact.residuals[:, 0] ** 2, weights=weight)
     assert 0.5 * weight.sum() * np.log(learned.errors[0] / error) < 0.5
 
@@ -168,7 +210,8 @@ def test_units_and_constants_of_targets_do_not_count():
     Ks, Y, weight = make()
     moved = np.column_stack([1e-9 * Y[:, :2], 1e200 * Y[:, 2:3], 1e6 + Y[:, 3:6], np.full(60, 3.1)])
     a, b = (
-        learn_target_weights(StoredStack(Ks), one, weight, np.random.RandomState(0), options=FEW) for one in (Y, moved)
+        learn_target_weights(StoredStack(Ks), one, weight, np.random.RandomState(0), options=FEW)
+        for one in (Y, moved)
     )
     assert np.all(np.isfinite(b.beta))
     assert np.all(np.isfinite(b.ratios))
@@ -185,16 +228,22 @@ def test_batches_and_single_precision_give_the_same(tmp_path):
     mapped = np.load(path, mmap_mode="r")
     whole = learn_target_weights(StoredStack(Ks), Y, weight, np.random.RandomState(0), options=FEW)
     small = replace(FEW, batch_bytes=4 * 60 * 3)
-    parts = learn_target_weights(StoredStack(Ks), mapped, weight, np.random.RandomState(0), options=small)
+    parts = learn_target_weights(
+        StoredStack(Ks), mapped, weight, np.random.RandomState(0), options=small
+    )
     assert parts.beta.dtype == np.float32
     assert_allclose(parts.errors, whole.errors, rtol=1e-2)
 
 
 def test_targets_that_do_not_fit_are_read_again(device):
     Ks, Y, weight = make(T=20)
-    whole = learn_target_weights(stack_on(device, Ks), Y, weight, np.random.RandomState(0), options=FEW)
+    whole = learn_target_weights(
+        stack_on(device, Ks), Y, weight, np.random.RandomState(0), options=FEW
+    )
     none = replace(FEW, kept_bytes=0.0)
-    again = learn_target_weights(stack_on(device, Ks), Y, weight, np.random.RandomState(0), options=none)
+    again = learn_target_weights(
+        stack_on(device, Ks), Y, weight, np.random.RandomState(0), options=none
+    )
     assert_allclose(again.beta, whole.beta, rtol=1e-9, atol=1e-12)
     assert_allclose(again.ratios, whole.ratios, rtol=1e-9)
 
@@ -207,7 +256,9 @@ def test_kriging_passes_through_values_and_knows_its_errors():
     assert_allclose(kriging.weights(gammas) @ values, values, atol=1e-3)
     without = Kriging(gammas[1:], np.array([0.1, 0.3]), False, True, 4.0)
     # The same scale of z, which depends on the points.
-    without.__init__(gammas[1:], np.array([0.1, 0.3]), False, True, 4.0 * kriging.scale / without.scale)
+    without.__init__(
+        gammas[1:], np.array([0.1, 0.3]), False, True, 4.0 * kriging.scale / without.scale
+    )
     found = values[0] - (without.weights(gammas[:1]) @ values[1:])[0]
     assert_allclose(kriging.errors(values)[0], found, rtol=1e-4, atol=1e-7)
 

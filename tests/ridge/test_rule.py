@@ -1,4 +1,5 @@
-"""``norms`` may include ``"loo"``: weights of the least-squares criterion, learned from the training part of a fold."""
+"""``norms`` may include ``"loo"``: weights of the least-squares criterion, learned from the
+training part of a fold."""
 
 from __future__ import annotations
 
@@ -36,7 +37,13 @@ PLANS = {
     "two": (MKLClassifierCV, MKLRidgeClassifierCV, MKLClassifier, TWO, StratifiedKFold(2)),
     "three": (MKLClassifierCV, MKLRidgeClassifierCV, MKLClassifier, THREE, StratifiedKFold(2)),
     "numbers": (MKLRegressorCV, MKLRidgeCV, MKLRegressor, Y, KFold(2)),
-    "targets": (MKLRegressorCV, MKLRidgeCV, MKLRegressor, np.column_stack([Y, 100 * X[:, 0] ** 2]), KFold(2)),
+    "targets": (
+        MKLRegressorCV,
+        MKLRidgeCV,
+        MKLRegressor,
+        np.column_stack([Y, 100 * X[:, 0] ** 2]),
+        KFold(2),
+    ),
 }
 
 
@@ -62,11 +69,17 @@ def test_weights_are_those_of_the_training_part_of_every_fold(plan):
             # The score is that of the machine with these weights, fitted by hand.
             scaler = StandardScaler().fit(X[train])
             params = {"epsilon": model.epsilon_} if plain is MKLRegressor else {}
-            alone = plain(KERNELS, C=C, weights=expected, **params).fit(scaler.transform(X[train]), y[train])
-            assert model.scores_[f, i] == pytest.approx(alone.score(scaler.transform(X[held]), y[held]), abs=2e-2)
+            alone = plain(KERNELS, C=C, weights=expected, **params).fit(
+                scaler.transform(X[train]), y[train]
+            )
+            assert model.scores_[f, i] == pytest.approx(
+                alone.score(scaler.transform(X[held]), y[held]), abs=2e-2
+            )
     whole = share(ridge(KERNELS).fit(X, y))
     assert_allclose(
-        np.atleast_2d(model.weights_), np.broadcast_to(whole, np.atleast_2d(model.weights_).shape), rtol=1e-6
+        np.atleast_2d(model.weights_),
+        np.broadcast_to(whole, np.atleast_2d(model.weights_).shape),
+        rtol=1e-6,
     )
     assert not np.allclose(model.weights_paths_[0, 0], model.weights_, rtol=1e-3)
 
@@ -74,7 +87,9 @@ def test_weights_are_those_of_the_training_part_of_every_fold(plan):
 @cache
 def weights_of_three_folds():
     folds = list(KFold(3).split(X))
-    return folds, MKLRegressorCV(KERNELS, norms=["loo"], Cs=[1.0], cv=folds, epsilon=0.1).fit(X, Y).weights_paths_
+    return folds, MKLRegressorCV(KERNELS, norms=["loo"], Cs=[1.0], cv=folds, epsilon=0.1).fit(
+        X, Y
+    ).weights_paths_
 
 
 def test_targets_of_held_out_samples_do_not_leak():
@@ -82,7 +97,11 @@ def test_targets_of_held_out_samples_do_not_leak():
     folds, before = weights_of_three_folds()
     y = Y.copy()
     y[folds[1][1]] = RNG.permutation(y[folds[1][1]]) + 3.0 * X[folds[1][1], 2]
-    after = MKLRegressorCV(KERNELS, norms=["loo"], Cs=[1.0], cv=folds, epsilon=0.1).fit(X, y).weights_paths_
+    after = (
+        MKLRegressorCV(KERNELS, norms=["loo"], Cs=[1.0], cv=folds, epsilon=0.1)
+        .fit(X, y)
+        .weights_paths_
+    )
     assert np.array_equal(after[1], before[1])
     assert not np.allclose(after[0], before[0], rtol=1e-3)
     assert not np.allclose(after[2], before[2], rtol=1e-3)
@@ -92,7 +111,11 @@ def test_samples_held_out_do_not_leak():
     folds, before = weights_of_three_folds()
     Z = X.copy()
     Z[folds[0][1]] *= 7.0
-    after = MKLRegressorCV(KERNELS, norms=["loo"], Cs=[1.0], cv=folds, epsilon=0.1).fit(Z, Y).weights_paths_
+    after = (
+        MKLRegressorCV(KERNELS, norms=["loo"], Cs=[1.0], cv=folds, epsilon=0.1)
+        .fit(Z, Y)
+        .weights_paths_
+    )
     assert np.array_equal(after[0], before[0])
     assert not np.allclose(after[1], before[1], rtol=1e-3)
 
@@ -105,23 +128,31 @@ def test_it_is_one_norm_among_others():
 
 def test_weights_of_plain_estimators_and_of_searches():
     plain = MKLClassifier(KERNELS, weights="loo").fit(X, TWO)
-    assert_allclose(plain.weights_, share(MKLRidgeClassifierCV(KERNELS, scale=False).fit(X, TWO)), rtol=1e-6)
+    assert_allclose(
+        plain.weights_, share(MKLRidgeClassifierCV(KERNELS, scale=False).fit(X, TWO)), rtol=1e-6
+    )
     assert plain.duality_gap_ <= plain.tol
-    found = PathSearchCV(MKLClassifier(KERNELS), Cs=[0.1, 1.0], norms=["loo"], cv=3, scale=False).fit(X, TWO)
+    found = PathSearchCV(
+        MKLClassifier(KERNELS), Cs=[0.1, 1.0], norms=["loo"], cv=3, scale=False
+    ).fit(X, TWO)
     assert_allclose(found.best_estimator_.weights_, plain.weights_, rtol=1e-6)
 
 
 @pytest.mark.parametrize("multi_class", ["ovr", "ovr-shared", "joint", "pairwise"])
 def test_classes_share_the_weights(multi_class):
     model = MKLClassifier(KERNELS, weights="loo", multi_class=multi_class).fit(X, THREE)
-    assert_allclose(np.unique(np.atleast_2d(model.weights_), axis=0), [shares_of_three_classes()], rtol=1e-6)
+    assert_allclose(
+        np.unique(np.atleast_2d(model.weights_), axis=0), [shares_of_three_classes()], rtol=1e-6
+    )
 
 
 def test_weights_of_samples_and_classes_count():
     weight = np.linspace(0.2, 3.0, 60)
     # Scales of kernels count samples by their own weights, without those of the classes.
     kept = {"normalize": None}
-    model = MKLClassifier(KERNELS, weights="loo", class_weight="balanced", **kept).fit(X, TWO, sample_weight=weight)
+    model = MKLClassifier(KERNELS, weights="loo", class_weight="balanced", **kept).fit(
+        X, TWO, sample_weight=weight
+    )
     totals = {c: weight[c == TWO].sum() for c in ("no", "yes")}
     own = weight * [weight.sum() / (2 * totals[c]) for c in TWO]
     same = MKLRidgeClassifierCV(KERNELS, scale=False, **kept).fit(X, TWO, sample_weight=own)
@@ -132,7 +163,9 @@ def test_weights_of_samples_and_classes_count():
 def test_features():
     given = {"approximation": "nystroem", "rank": 20, "random_state": 0}
     model = MKLRegressor(KERNELS, weights="loo", **given).fit(X, Y)
-    assert_allclose(model.weights_, share(MKLRidgeCV(KERNELS, scale=False, **given).fit(X, Y)), rtol=1e-6)
+    assert_allclose(
+        model.weights_, share(MKLRidgeCV(KERNELS, scale=False, **given).fit(X, Y)), rtol=1e-6
+    )
 
 
 def test_kernels_are_weighed_once_for_the_same_targets():
@@ -142,7 +175,9 @@ def test_kernels_are_weighed_once_for_the_same_targets():
         data = shared.store.training_sets[-1]
         found = weights_for(targets, data)
         assert weights_for(targets, data) is found
-        assert not np.allclose(weights_for(replace(targets, Y=targets.Y**2), data), found, rtol=1e-3)
+        assert not np.allclose(
+            weights_for(replace(targets, Y=targets.Y**2), data), found, rtol=1e-3
+        )
     assert all(np.array_equal(model.weights_, found) for model in models)
 
 

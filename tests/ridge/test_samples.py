@@ -1,4 +1,5 @@
-"""Ridge machines of samples without weight, that lack views, or in features: against machines fitted anew."""
+"""Ridge machines of samples without weight, that lack views, or in features: against machines
+fitted anew."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ WEIGHT = np.where(np.arange(50) % 5 == 0, 0.0, 1.0)
 COUNTED = np.flatnonzero(WEIGHT)
 
 
-# Samples of weight zero ----------------------------------------------------------------------------------------------
+# Samples of weight zero ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("y", [Y, np.column_stack([Y, X[:, 1] ** 2])])
@@ -53,8 +54,12 @@ def test_balanced_classes_have_equal_sums_of_weights(weight):
     own = np.ones(50) if weight is None else weight
     totals = np.array([own[c == THREE].sum() for c in range(3)])
     given = {"weights": "uniform", "alpha": 0.5, **PLAIN}
-    model = MKLRidgeClassifierCV(KERNELS, class_weight="balanced", **given).fit(X, THREE, sample_weight=weight)
-    same = MKLRidgeClassifierCV(KERNELS, **given).fit(X, THREE, sample_weight=own * own.sum() / (3 * totals[THREE]))
+    model = MKLRidgeClassifierCV(KERNELS, class_weight="balanced", **given).fit(
+        X, THREE, sample_weight=weight
+    )
+    same = MKLRidgeClassifierCV(KERNELS, **given).fit(
+        X, THREE, sample_weight=own * own.sum() / (3 * totals[THREE])
+    )
     assert_allclose(model.decision_function(NEW), same.decision_function(NEW), rtol=1e-9)
     with pytest.raises(ValueError, match=r"class_weight='equal': .*'balanced'"):
         MKLRidgeClassifierCV(KERNELS, class_weight="equal", **given).fit(X, THREE)
@@ -62,22 +67,31 @@ def test_balanced_classes_have_equal_sums_of_weights(weight):
 
 @pytest.mark.parametrize("approximation", [None, "nystroem"])
 def test_samples_of_weight_zero_are_left_out_with_their_group(approximation):
-    """The machine without their group: fitted anew with the weights and the ridge that were learned."""
+    """The machine without their group: fitted anew with the weights and the ridge that were
+    learned."""
     groups = np.arange(50) // 4
-    params = {} if approximation is None else {"approximation": approximation, "rank": 50, "random_state": 0}
+    params = (
+        {}
+        if approximation is None
+        else {"approximation": approximation, "rank": 50, "random_state": 0}
+    )
     model = MKLRidgeCV(KERNELS, **PLAIN, **params).fit(X, Y, sample_weight=WEIGHT, groups=groups)
     for i in (0, 5, 25):
         rest = COUNTED[groups[COUNTED] != groups[i]]
-        same = MKLRidgeCV(KERNELS, weights=model.weights_, alpha=model.alpha_, **PLAIN).fit(X[rest], Y[rest])
+        same = MKLRidgeCV(KERNELS, weights=model.weights_, alpha=model.alpha_, **PLAIN).fit(
+            X[rest], Y[rest]
+        )
         assert model.loo_predictions_[i] == pytest.approx(same.predict(X[i : i + 1])[0], abs=1e-5)
 
 
 def test_groups_of_samples_of_weight_zero_are_checked():
-    with pytest.raises(ValueError, match=r"groups has shape \(40,\): give one label per sample, 50 of them"):
+    with pytest.raises(
+        ValueError, match=r"groups has shape \(40,\): give one label per sample, 50 of them"
+    ):
         MKLRidgeCV(KERNELS).fit(X, Y, sample_weight=WEIGHT, groups=np.arange(40))
 
 
-# Standard deviations and intervals -----------------------------------------------------------------------------------
+# Standard deviations and intervals ----------------------------------------------------------------
 
 
 def with_gaps(Z, seed):
@@ -105,8 +119,12 @@ def test_deviations_of_samples_that_lack_views(missing):
     for i in range(len(new)):
         one = new[i : i + 1]
         k = model.kernel_matrix(one, Z)[0]
-        variance = model.kernel_matrix(one)[0, 0] - k @ inverse @ k + (1 - ones @ inverse @ k) ** 2 / total
-        assert found[i] == pytest.approx(np.sqrt(model._noise[0] ** 2 * (variance + model.alpha_)), rel=1e-6)
+        variance = (
+            model.kernel_matrix(one)[0, 0] - k @ inverse @ k + (1 - ones @ inverse @ k) ** 2 / total
+        )
+        assert found[i] == pytest.approx(
+            np.sqrt(model._noise[0] ** 2 * (variance + model.alpha_)), rel=1e-6
+        )
 
 
 @pytest.mark.parametrize("missing", ["neighbors", "zero"])
@@ -118,7 +136,10 @@ def test_intervals_of_samples_that_lack_views(missing):
     given = {"weights": learned.weights_, "alpha": learned.alpha_}
     model = MKLRidgeCV(views, missing=missing, **given, **PLAIN).fit(Z, Y)
     new = with_gaps(NEW, 3)
-    K, k = model.kernel_matrix(Z), np.array([model.kernel_matrix(new[i : i + 1], Z)[0] for i in range(len(new))])
+    K, k = (
+        model.kernel_matrix(Z),
+        np.array([model.kernel_matrix(new[i : i + 1], Z)[0] for i in range(len(new))]),
+    )
     low, high = [], []
     for i in range(50):
         rest = np.delete(np.arange(50), i)
@@ -143,7 +164,7 @@ def test_deviations_of_several_targets():
     assert_allclose(found, np.column_stack([one.predict(NEW, return_std=True)[1] for one in alone]))
 
 
-# Features ------------------------------------------------------------------------------------------------------------
+# Features -----------------------------------------------------------------------------------------
 
 FEATURES = {"approximation": "nystroem", "rank": 50, "random_state": 0}
 
@@ -154,7 +175,9 @@ def test_deviations_in_features_of_full_rank_are_exact():
     exact = MKLRidgeCV(KERNELS, **given).fit(X, Y, sample_weight=weight)
     there = MKLRidgeCV(KERNELS, **given, **FEATURES).fit(X, Y, sample_weight=weight)
     # New samples are not in the span of the landmarks; training samples are.
-    for found, expected in zip(there.predict(X, return_std=True), exact.predict(X, return_std=True), strict=True):
+    for found, expected in zip(
+        there.predict(X, return_std=True), exact.predict(X, return_std=True), strict=True
+    ):
         assert_allclose(found, expected, rtol=1e-6)
 
 
@@ -183,12 +206,14 @@ def test_groups_in_features_of_full_rank_are_exact(criterion):
 def test_groups_of_classes_in_features():
     groups = np.arange(50) // 3
     exact = MKLRidgeClassifierCV(KERNELS, tol=1e-6, **PLAIN).fit(X, THREE, groups=groups)
-    there = MKLRidgeClassifierCV(KERNELS, tol=1e-6, **PLAIN, **FEATURES).fit(X, THREE, groups=groups)
+    there = MKLRidgeClassifierCV(KERNELS, tol=1e-6, **PLAIN, **FEATURES).fit(
+        X, THREE, groups=groups
+    )
     assert_allclose(there.weights_, exact.weights_, rtol=1e-2)
     assert np.array_equal(there.loo_predictions_, exact.loo_predictions_)
 
 
-# Sparse samples ------------------------------------------------------------------------------------------------------
+# Sparse samples -----------------------------------------------------------------------------------
 
 
 def test_a_fit_that_is_refused_leaves_the_default_kernels_as_they_are():
@@ -206,6 +231,10 @@ def test_deviations_of_complete_samples_of_a_model_that_saw_gaps():
     M = model.kernel_matrix(Z) + model.alpha_ * np.eye(50)
     ones, inverse, k = np.ones(50), np.linalg.inv(M), model.kernel_matrix(NEW, Z)
     own = np.diagonal(model.kernel_matrix(NEW))
-    variance = own - np.sum(k @ inverse * k, axis=1) + (1 - k @ inverse @ ones) ** 2 / (ones @ inverse @ ones)
+    variance = (
+        own
+        - np.sum(k @ inverse * k, axis=1)
+        + (1 - k @ inverse @ ones) ** 2 / (ones @ inverse @ ones)
+    )
     found = model.predict(NEW, return_std=True)[1]
     assert_allclose(found, model._noise[0] * np.sqrt(variance + model.alpha_), rtol=1e-6)

@@ -41,7 +41,12 @@ def test_the_machine_is_that_of_all_samples(numbers):
 def test_left_out_predictions_are_those_of_refits(numbers):
     # Weights that are given have seen no sample.
     numbers = clone(numbers).set_params(weights=numbers.weights_, alpha=numbers.alpha_).fit(X, Y)
-    given = {"weights": numbers.weights_, "alpha": numbers.alpha_, "scale": False, "normalize": None}
+    given = {
+        "weights": numbers.weights_,
+        "alpha": numbers.alpha_,
+        "scale": False,
+        "normalize": None,
+    }
     Z = (X - X.mean(axis=0)) / X.std(axis=0)
     # The kernels as they were fitted to all samples: refits must not measure their widths again.
     scales = [1 / np.mean(kernel.diag(Z)) for kernel in numbers.kernels_]
@@ -61,7 +66,9 @@ def test_the_ridge_is_that_of_all_samples(criterion):
     some = MKLRidgeCV(KERNELS, criterion=criterion, subsample=60).fit(X, Y)
 
     def value(log_alpha):
-        model = clone(some).set_params(weights=some.weights_, alpha=float(np.exp(log_alpha)), subsample=None)
+        model = clone(some).set_params(
+            weights=some.weights_, alpha=float(np.exp(log_alpha)), subsample=None
+        )
         return model.fit(X, Y).criterion_
 
     found = minimize_scalar(value, bracket=(np.log(some.alpha_) - 0.5, np.log(some.alpha_) + 0.5))
@@ -94,7 +101,9 @@ def test_too_many_samples_are_fitted_by_features(monkeypatch):
     monkeypatch.setattr(ridge, "_EXACT_UP_TO", 100)
     monkeypatch.setattr(ridge, "_FEATURES", 90)
     exact = MKLRidgeClassifierCV(KERNELS, subsample=None).fit(X, CLASSES)
-    with pytest.warns(UserWarning, match=r"the 150 samples are too many for exact linear systems.* subsample=None"):
+    with pytest.warns(
+        UserWarning, match=r"the 150 samples are too many for exact linear systems.* subsample=None"
+    ):
         model = MKLRidgeClassifierCV(KERNELS, random_state=0).fit(X, CLASSES)
     assert model.best_score_ >= exact.best_score_ - 0.1
     with warnings.catch_warnings():
@@ -107,12 +116,17 @@ def test_missing_views_of_too_many_samples_are_refused_with_what_helps(monkeypat
     Z = X.copy()
     Z[::7, 2:] = np.nan
     kernels = [("first", Gaussian(), [0, 1]), ("second", Linear(), [2, 3])]
-    with pytest.raises(ValueError, match=r"X: some samples lack a view.* 150 samples.*subsample=None.*SimpleImputer"):
+    with pytest.raises(
+        ValueError,
+        match=r"X: some samples lack a view.* 150 samples.*subsample=None.*SimpleImputer",
+    ):
         MKLRidgeCV(kernels, subsample=60).fit(Z, Y)
     # Both remedies.
     exact = MKLRidgeCV(kernels, subsample=None).fit(Z, Y)
     with pytest.warns(UserWarning, match=r"too many for exact linear systems"):
-        completed = make_pipeline(SimpleImputer(), MKLRidgeCV(kernels, subsample=60, random_state=0)).fit(Z, Y)
+        completed = make_pipeline(
+            SimpleImputer(), MKLRidgeCV(kernels, subsample=60, random_state=0)
+        ).fit(Z, Y)
     assert exact.score(Z, Y) > 0.5
     assert completed.score(Z, Y) > 0.5
 
@@ -120,7 +134,9 @@ def test_missing_views_of_too_many_samples_are_refused_with_what_helps(monkeypat
 @pytest.mark.parametrize(("rank", "expected"), [(500, 34), (4, 12), ([20, 3, 1], 15)])
 def test_features_fit_the_budget_and_the_rank(rank, expected):
     """Half of the budget holds five matrices of their products: 35² · 5 · 8 bytes."""
-    model = MKLRidgeCV(KERNELS, subsample=60, weights=[1, 1, 1], memory_budget=1e5, rank=rank, random_state=0)
+    model = MKLRidgeCV(
+        KERNELS, subsample=60, weights=[1, 1, 1], memory_budget=1e5, rank=rank, random_state=0
+    )
     with pytest.warns(UserWarning, match=r"The fit uses (\d+) Nyström features") as caught:
         model.fit(X, Y)
     count = int(re.search(r"uses (\d+) Nyström", str(caught[0].message))[1])
@@ -128,7 +144,9 @@ def test_features_fit_the_budget_and_the_rank(rank, expected):
 
 
 def test_a_budget_for_no_features_is_refused():
-    with pytest.raises(MemoryError, match=r"memory_budget=.* too small for 10 features of each of the 3 kernels"):
+    with pytest.raises(
+        MemoryError, match=r"memory_budget=.* too small for 10 features of each of the 3 kernels"
+    ):
         MKLRidgeCV(KERNELS, subsample=60, memory_budget=1e4).fit(X, Y)
 
 
@@ -142,7 +160,15 @@ def test_features_and_kernels_of_pairs_are_learned_from_all_samples(monkeypatch)
     settings = [
         (pairs, {"kernels": pairwise(*sides)}),
         (X, {"kernels": KERNELS, "approximation": "nystroem", "rank": 20, "random_state": 0}),
-        (X, {"kernels": [Gaussian(width="learn")], "approximation": "nystroem", "rank": 20, "random_state": 0}),
+        (
+            X,
+            {
+                "kernels": [Gaussian(width="learn")],
+                "approximation": "nystroem",
+                "rank": 20,
+                "random_state": 0,
+            },
+        ),
     ]
     for samples, params in settings:
         whole = MKLRidgeCV(**params, subsample=None).fit(samples, Y)

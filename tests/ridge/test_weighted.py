@@ -1,6 +1,8 @@
-"""Ridge machines with sample weights, class weights, groups and weights learned from some samples, together.
+"""Ridge machines with sample weights, class weights, groups and weights learned from some samples,
+together.
 
-The references are machines fitted anew, by the linear system of the definition, without a group at a time.
+The references are machines fitted anew, by the linear system of the definition, without a group at
+a time.
 """
 
 from __future__ import annotations
@@ -49,19 +51,22 @@ def outputs_left_out(model, y, weight, groups):
 
 
 def with_its_weights(model, *data, **fit_params):
-    """Return the same machine with the weights and the ridge as given ones, which have seen no sample."""
+    """Return the same machine with the weights and the ridge as given ones, which have seen no
+    sample."""
     given = clone(model).set_params(weights=model.weights_, alpha=model.alpha_)
     return given.fit(*data, **fit_params)
 
 
-# Leaving out: refits -------------------------------------------------------------------------------------------------
+# Leaving out: refits ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("subsample", [None, 10, 60])
 @pytest.mark.parametrize("groups", [np.arange(N), np.arange(N) // 3, SITE])
 @pytest.mark.parametrize("weight", [None, WEIGHT])
 def test_predictions_without_a_group_are_those_of_refits(weight, groups, subsample):
-    model = MKLRidgeCV(KERNELS, subsample=subsample, **PLAIN).fit(X, Y, sample_weight=weight, groups=groups)
+    model = MKLRidgeCV(KERNELS, subsample=subsample, **PLAIN).fit(
+        X, Y, sample_weight=weight, groups=groups
+    )
     model = with_its_weights(model, X, Y, sample_weight=weight, groups=groups)
     own = np.ones(N) if weight is None else weight
     assert_allclose(model.loo_predictions_, outputs_left_out(model, Y, own, groups), atol=1e-6)
@@ -72,7 +77,9 @@ def test_predictions_without_a_group_are_those_of_refits(weight, groups, subsamp
 @pytest.mark.parametrize("subsample", [None, 30])
 def test_classes_without_a_group_are_those_of_refits(subsample, groups, class_weight):
     params = {"class_weight": class_weight, "subsample": subsample, **PLAIN}
-    model = MKLRidgeClassifierCV(KERNELS, **params).fit(X, RARE, sample_weight=WEIGHT, groups=groups)
+    model = MKLRidgeClassifierCV(KERNELS, **params).fit(
+        X, RARE, sample_weight=WEIGHT, groups=groups
+    )
     model = with_its_weights(model, X, RARE, sample_weight=WEIGHT, groups=groups)
     is_case, signs = RARE == "case", np.where(RARE == "case", -1.0, 1.0)
     factors = {"case": 1.0, "control": 1.0} if class_weight is None else class_weight
@@ -121,11 +128,13 @@ def test_widths_are_not_learned_from_one_group():
     Z = np.column_stack([X, X[:, 0]])
     Z[SITE == "small", 3] = np.nan
     kernels = [("first", Gaussian(width="learn"), [0, 1, 2]), ("second", Gaussian(), [3])]
-    with pytest.raises(ValueError, match=r"groups: all samples that have all views are of one group.* widths"):
+    with pytest.raises(
+        ValueError, match=r"groups: all samples that have all views are of one group.* widths"
+    ):
         MKLRidgeCV(kernels).fit(Z, Y, groups=SITE)
 
 
-# The ridge of all samples --------------------------------------------------------------------------------------------
+# The ridge of all samples -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("criterion", ["loo", "evidence"])
@@ -138,17 +147,23 @@ def test_the_criterion_of_all_samples_is_level_in_the_ridge(estimator, criterion
 
     def criterion_at(factor):
         given = estimator(
-            model.kernels, criterion=criterion, weights=model.weights_, alpha=model.alpha_ * factor, subsample=None
+            model.kernels,
+            criterion=criterion,
+            weights=model.weights_,
+            alpha=model.alpha_ * factor,
+            subsample=None,
         )
         return given.fit(X, y, sample_weight=weight).criterion_
 
     slope = (criterion_at(np.exp(0.05)) - criterion_at(np.exp(-0.05))) / 0.1
     assert abs(slope) / N <= 2 * model.tol
     assert model.stationarity_ <= model.tol
-    assert model.criterion_ == pytest.approx(criterion_at(1.0), abs=1e-3)  # nats: the scale is learned to `tol`
+    assert model.criterion_ == pytest.approx(
+        criterion_at(1.0), abs=1e-3
+    )  # nats: the scale is learned to `tol`
 
 
-# The order of samples ------------------------------------------------------------------------------------------------
+# The order of samples -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -168,7 +183,9 @@ def test_shuffled_samples_give_the_same_fit(estimator, params):
     weight, groups = rng.uniform(0.5, 2.0, 330), np.arange(330) // 2
     settings = {"kernels": KERNELS, **params}
     one = estimator(**settings).fit(Z, y, sample_weight=weight, groups=groups)
-    other = estimator(**settings).fit(Z[order], y[order], sample_weight=weight[order], groups=groups[order])
+    other = estimator(**settings).fit(
+        Z[order], y[order], sample_weight=weight[order], groups=groups[order]
+    )
     assert_allclose(other.weights_, one.weights_, rtol=1e-3)
     assert other.alpha_ == pytest.approx(one.alpha_, rel=1e-2)
     if estimator is MKLRidgeCV:
@@ -188,7 +205,9 @@ def test_classes_in_turn_are_both_judged_in_features():
     form = feature_problem(StoredFeatures([Z]), targets, options).form
     assert_array_equal(np.bincount(labels[form.rows]), [n // 4, n // 4])
     shuffled = RNG.permutation(n)
-    moved = RidgeTargets(targets.Y[shuffled], targets.weight, labels[shuffled], order=content_order(Z[shuffled]))
+    moved = RidgeTargets(
+        targets.Y[shuffled], targets.weight, labels[shuffled], order=content_order(Z[shuffled])
+    )
     other = feature_problem(StoredFeatures([Z[shuffled]]), moved, options).form
     assert_array_equal(np.sort(shuffled[other.rows]), form.rows)
 
@@ -201,7 +220,7 @@ def test_few_groups_are_all_judged_in_features():
     assert len(form.row_groups) == 3
 
 
-# A common factor of all weights --------------------------------------------------------------------------------------
+# A common factor of all weights -------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("factor", [1 / N, 1000.0])
@@ -224,7 +243,9 @@ def test_a_common_factor_of_all_weights_changes_nothing(params, factor):
     assert other.alpha_ == pytest.approx(factor * one.alpha_, rel=1e-3)
     assert other.criterion_ == pytest.approx(one.criterion_, abs=1e-4)
     assert_allclose(other.loo_predictions_, one.loo_predictions_, atol=1e-3)
-    for found, same in zip(other.predict(NEW, return_std=True), one.predict(NEW, return_std=True), strict=True):
+    for found, same in zip(
+        other.predict(NEW, return_std=True), one.predict(NEW, return_std=True), strict=True
+    ):
         assert_allclose(found, same, atol=1e-3)
     assert_allclose(other.predict_interval(NEW), one.predict_interval(NEW), atol=5e-3)
 
@@ -232,8 +253,12 @@ def test_a_common_factor_of_all_weights_changes_nothing(params, factor):
 @pytest.mark.parametrize("factor", [1 / N, 1000.0])
 @pytest.mark.parametrize("class_weight", [None, "balanced", {"case": 1e-3, "control": 2e-3}])
 def test_a_common_factor_of_all_weights_changes_no_probability(class_weight, factor):
-    one = MKLRidgeClassifierCV(KERNELS, class_weight=class_weight).fit(X, RARE, sample_weight=WEIGHT)
-    other = MKLRidgeClassifierCV(KERNELS, class_weight=class_weight).fit(X, RARE, sample_weight=factor * WEIGHT)
+    one = MKLRidgeClassifierCV(KERNELS, class_weight=class_weight).fit(
+        X, RARE, sample_weight=WEIGHT
+    )
+    other = MKLRidgeClassifierCV(KERNELS, class_weight=class_weight).fit(
+        X, RARE, sample_weight=factor * WEIGHT
+    )
     assert_allclose(other.weights_, one.weights_, rtol=1e-3)
     assert_allclose(other.predict_proba(NEW), one.predict_proba(NEW), atol=1e-3)
     assert_allclose(other.loo_probabilities_, one.loo_probabilities_, atol=1e-3)
@@ -275,7 +300,9 @@ def test_weights_by_leave_one_out_error_do_not_depend_on_a_common_factor():
     search = MKLClassifierCV(KERNELS, norms=["loo"], Cs=[2.0], cv=2)
     one = search.fit(X, RARE, sample_weight=WEIGHT)
     other = clone(search).set_params(Cs=[2.0 / 1024]).fit(X, RARE, sample_weight=1024 * WEIGHT)
-    assert_allclose(other.weights_ / other.weights_.sum(), one.weights_ / one.weights_.sum(), rtol=1e-4)
+    assert_allclose(
+        other.weights_ / other.weights_.sum(), one.weights_ / one.weights_.sum(), rtol=1e-4
+    )
     assert_allclose(other.decision_function(NEW), one.decision_function(NEW), atol=1e-3)
 
 

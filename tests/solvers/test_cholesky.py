@@ -41,7 +41,9 @@ def test_a_singular_matrix_gets_as_much_as_rounding_asks_for(where):
 
 
 @pytest.mark.parametrize("where", WHERE)
-@pytest.mark.parametrize("wrong", [-np.eye(3), np.full((3, 3), np.nan)], ids=["negative", "not numbers"])
+@pytest.mark.parametrize(
+    "wrong", [-np.eye(3), np.full((3, 3), np.nan)], ids=["negative", "not numbers"]
+)
 def test_what_no_small_addition_mends_is_refused(where, wrong):
     with pytest.raises(LinAlgError):
         Cholesky(placed(wrong, where))

@@ -1,4 +1,5 @@
-"""Joint machines with a constant per class, against the printed problems handed to a conic solver."""
+"""Joint machines with a constant per class, against the printed problems handed to a conic
+solver."""
 
 from __future__ import annotations
 
@@ -24,13 +25,22 @@ MACHINES = [CrammerSinger, PairwiseSlack]
 def make_problem(seed, n=30, k=4, shift=5.0):
     """Classes of different sizes away from the origin, where a linear kernel needs constants."""
     rng = np.random.default_rng(seed)
-    y = np.concatenate([np.arange(k), rng.choice(k, size=n - k, p=np.arange(1, k + 1) / (k * (k + 1) / 2))])
+    y = np.concatenate(
+        [np.arange(k), rng.choice(k, size=n - k, p=np.arange(1, k + 1) / (k * (k + 1) / 2))]
+    )
     X = rng.normal(size=(n, 3)) + 1.5 * rng.normal(size=(k, 3))[y] + shift
     return X, y
 
 
 def reference(K, program):
-    given = program.labels, program.n_classes, program.sample_C, program.margins, program.pairwise, True
+    given = (
+        program.labels,
+        program.n_classes,
+        program.sample_C,
+        program.margins,
+        program.pairwise,
+        True,
+    )
     return solve_joint_conic(K, *given)
 
 
@@ -80,7 +90,8 @@ def test_value_is_that_of_the_printed_problem(machine, kernel, C):
     for found in (inside, solve_multiclass(K, program, tol=1e-6)):
         assert_certified(K, program, found, 1e-6)
         assert found.objective == pytest.approx(optimum, rel=3e-6)
-    # Without interior points prices that are too high for the kernel take too many steps; the gap tells.
+    # Without interior points prices that are too high for the kernel take too many steps; the gap
+    # tells.
     climbed = solve_multiclass(K, program, tol=1e-4, max_iter=5_000 if C > 1 else 100_000)
     assert_certified(K, program, climbed, 1.0 if C > 1 else 1e-4)
 
@@ -93,9 +104,13 @@ def test_interior_points_without_constants_and_with_a_kernel_per_class():
         program = machine(y, 2.0).program
         found = solve_interior(ClassMatrices(own), program, 1e-8)
         assert found.gap <= 1e-8
-        assert found.objective == pytest.approx(solve_multiclass(own, program, tol=1e-8).objective, rel=1e-7)
+        assert found.objective == pytest.approx(
+            solve_multiclass(own, program, tol=1e-8).objective, rel=1e-7
+        )
         program = machine(y, 2.0, constants=True).program
-        assert_certified(own, program, solve_multiclass(own, program, tol=1e-7, max_iter=10**6), 1e-7)
+        assert_certified(
+            own, program, solve_multiclass(own, program, tol=1e-7, max_iter=10**6), 1e-7
+        )
         assert_certified(own, program, solve_multiclass(own, program, tol=1e-7), 1e-7)
 
 
@@ -108,7 +123,9 @@ def test_kernels_in_other_forms(machine):
     rounds = SolverOptions(class_rounds=RoundOptions(size=30, steps=5), small=0)
     # Each form with interior points and, of the other machine, with steps alone.
     limits = (None, 10**7) if machine is CrammerSinger else (10**7, None)
-    for gram, limit in zip((StoredFeatures([Z]).combine(np.ones(1)), DenseGram(Z @ Z.T)), limits, strict=True):
+    for gram, limit in zip(
+        (StoredFeatures([Z]).combine(np.ones(1)), DenseGram(Z @ Z.T)), limits, strict=True
+    ):
         found = solve_multiclass(gram, program, tol=1e-6, max_iter=limit, options=rounds)
         assert_certified(Z @ Z.T, program, found, 1e-6)
         assert found.objective == pytest.approx(expected.objective, rel=2e-6)
@@ -175,13 +192,18 @@ def test_balanced_points_are_feasible_and_near(pairwise):
 def test_the_best_constant_of_a_class_against_a_grid(pairwise):
     rng = np.random.default_rng(4)
     y = rng.integers(3, size=25)
-    program = MulticlassProgram(y, rng.uniform(0.5, 2.0, (25, 3)), rng.uniform(0.0, 2.0, 25), pairwise, True)
+    program = MulticlassProgram(
+        y, rng.uniform(0.5, 2.0, (25, 3)), rng.uniform(0.0, 2.0, 25), pairwise, True
+    )
     values = 3.0 * rng.normal(size=(25, 3))
     b = rng.normal(size=3)
     for c in range(3):
         found = b.copy()
         found[c] = program._best_constant(values, b, c)
-        grid = [program.losses(values + np.where(np.arange(3) == c, t, b)) for t in np.linspace(-20, 20, 4001)]
+        grid = [
+            program.losses(values + np.where(np.arange(3) == c, t, b))
+            for t in np.linspace(-20, 20, 4001)
+        ]
         assert program.losses(values + found) <= min(grid) + 1e-9
     best = program.best_intercept(values, b)
     assert program.losses(values + best) <= program.losses(values + b)

@@ -1,4 +1,5 @@
-"""The SMO solver where kernels and bounds are at their worst, against closed forms and a conic program."""
+"""The SMO solver where kernels and bounds are at their worst, against closed forms and a conic
+program."""
 
 from __future__ import annotations
 
@@ -6,7 +7,15 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tests.reference.programs import MAKERS, assert_feasible, gram, labels, make_case, one_class, svm
+from tests.reference.programs import (
+    MAKERS,
+    assert_feasible,
+    gram,
+    labels,
+    make_case,
+    one_class,
+    svm,
+)
 
 from kernelmosaic.solvers.smo import most_steps, solve_smo
 
@@ -32,7 +41,8 @@ def test_the_same_sample_with_both_labels(C):
 def test_a_constant_kernel(level, C):
     y = np.array([1.0] * 5 + [-1.0] * 3)
     solution = solve_smo(np.full((8, 8), level), svm(y, C))
-    # Kβ = 0 whatever β: the smaller class is filled, at twice its price, and the majority is predicted.
+    # Kβ = 0 whatever β: the smaller class is filled, at twice its price, and the majority is
+    # predicted.
     assert solution.gap <= 1e-3
     assert solution.objective == pytest.approx(6 * C, rel=1e-3)
     assert solution.intercept == pytest.approx(1.0, abs=1e-6)
@@ -58,10 +68,12 @@ def test_a_price_of_a_million(conic, shape, dtype):
 
 
 @pytest.mark.parametrize(
-    ("C", "degree", "dtype"), [(1e2, 1, np.float32), (1e6, 1, np.float64), (1e2, 2, np.float64), (1e6, 2, np.float32)]
+    ("C", "degree", "dtype"),
+    [(1e2, 1, np.float32), (1e6, 1, np.float64), (1e2, 2, np.float64), (1e6, 2, np.float32)],
 )
 def test_kernels_of_low_rank(degree, C, dtype):
-    # Random labels and far fewer dimensions than samples: pairs alone would creep along flat directions for ever.
+    # Random labels and far fewer dimensions than samples: pairs alone would creep along flat
+    # directions for ever.
     rng = np.random.RandomState(6)
     n = 200
     X, y = rng.randn(n, 4), labels(rng, n)
@@ -102,7 +114,8 @@ def test_a_one_class_machine_without_a_choice(n):
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("n", [20, 300])
 def test_one_class_around_the_origin(n, dtype):
-    # The samples surround the origin: the optimum is w = 0, of value zero, to which no gap is relative.
+    # The samples surround the origin: the optimum is w = 0, of value zero, to which no gap is
+    # relative.
     X = np.random.RandomState(0).randn(n, 3)
     solution = solve_smo((X @ X.T).astype(dtype), one_class(n, 0.1), tol=1e-6)
     assert solution.gap <= 1e-6
@@ -138,7 +151,8 @@ def test_positive_semi_definite_up_to_rounding(n, C):
     X, y = rng.randn(n, 2), labels(rng, n)
     K = X @ X.T
     value = solve_smo(K, svm(y, C)).objective
-    # βᵀKβ changes by as much as K's error times ‖β‖², of which there is C for each unit of the value.
+    # βᵀKβ changes by as much as K's error times ‖β‖², of which there is C for each unit of the
+    # value.
     for indefinite, error in ((K - 1e-10 * np.eye(n), 1e-10), (K.astype(np.float32), 1e-6)):
         assert n == 2 or np.linalg.eigvalsh(indefinite.astype(np.float64)).min() < 0
         solution = solve_smo(indefinite, svm(y, C))
@@ -151,7 +165,9 @@ def test_two_samples(conic, kind):
     for seed in range(5):
         case = make_case(kind, 2, 1.0, "wide", seed)
         optimum, _ = conic.solve_program_conic(case.exact, case.program)
-        assert solve_smo(case.K, case.program, tol=1e-8).objective == pytest.approx(optimum, rel=1e-6, abs=1e-8)
+        assert solve_smo(case.K, case.program, tol=1e-8).objective == pytest.approx(
+            optimum, rel=1e-6, abs=1e-8
+        )
 
 
 def test_one_class_of_labels_needs_no_coefficients():

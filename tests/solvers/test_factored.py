@@ -1,4 +1,5 @@
-"""From the end of the central path to a solution at its bounds, and when a start from nearby is worth trying."""
+"""From the end of the central path to a solution at its bounds, and when a start from nearby is
+worth trying."""
 
 from __future__ import annotations
 
@@ -45,7 +46,9 @@ def test_snapping_to_bounds_leaves_the_function_where_it_is(name):
     gap = assess(GRAM, program, beta).gap
     assert gap <= 1e-5
     # It is the others that make up for it: bounds alone move the function far.
-    alone = np.where(path.at_lower, program.lower, np.where(path.at_upper, program.upper, path.beta))
+    alone = np.where(
+        path.at_lower, program.lower, np.where(path.at_upper, program.upper, path.beta)
+    )
     alone = np.where(path.at_lower & path.at_upper, 0.0, alone) if program.epsilon else alone
     assert assess(GRAM, program, program.feasible(alone)).gap > 20 * gap
 
@@ -60,8 +63,11 @@ def test_free_samples_without_room_make_up_for_nothing(room):
 
 def test_few_features_are_solved_from_afar():
     assert _is_narrow(GRAM, DEFAULTS)
-    assert not _is_narrow(StoredFeatures([RNG.standard_normal((3000, 500))]).combine(np.ones(1)), DEFAULTS)
-    # Where a pass over the rows is dear, two or three from nearby are better than a hundred from afar.
+    assert not _is_narrow(
+        StoredFeatures([RNG.standard_normal((3000, 500))]).combine(np.ones(1)), DEFAULTS
+    )
+    # Where a pass over the rows is dear, two or three from nearby are better than a hundred from
+    # afar.
     remote = StoredFeatures([Z]).combine(np.ones(1))
     remote.stored = False
     assert not _is_narrow(remote, DEFAULTS)
@@ -70,7 +76,9 @@ def test_few_features_are_solved_from_afar():
     assert solve_factored(GRAM, program, cold.beta, 1e-5).n_iter == 0
     start = program.feasible(cold.beta + RNG.standard_normal(3000))
     for gram in (GRAM, remote):
-        assert solve_factored(gram, program, start, 1e-5).objective == pytest.approx(cold.objective, rel=3e-5)
+        assert solve_factored(gram, program, start, 1e-5).objective == pytest.approx(
+            cold.objective, rel=3e-5
+        )
 
 
 def test_few_samples_are_solved_by_their_block():
@@ -82,7 +90,9 @@ def test_few_samples_are_solved_by_their_block():
     assert not asked
     assert found.gap <= 1e-6
     libsvm = sklearn.svm.SVC(C=10.0, kernel="linear", tol=1e-6).fit(Z[rows], y)
-    np.testing.assert_allclose(found.values + found.intercept, libsvm.decision_function(Z[rows]), atol=1e-2)
+    np.testing.assert_allclose(
+        found.values + found.intercept, libsvm.decision_function(Z[rows]), atol=1e-2
+    )
 
 
 @pytest.mark.parametrize("D", [5, 900])
@@ -95,7 +105,9 @@ def test_samples_that_are_few_or_have_many_features_are_solved_by_pair_steps(D):
     assert not paths
     assert found.gap <= 1e-4
     libsvm = sklearn.svm.SVC(C=0.1, kernel="linear", tol=1e-6).fit(wide, y)
-    np.testing.assert_allclose(found.values + found.intercept, libsvm.decision_function(wide), atol=0.05)
+    np.testing.assert_allclose(
+        found.values + found.intercept, libsvm.decision_function(wide), atol=0.05
+    )
 
 
 def test_few_samples_that_pair_steps_do_not_solve_are_left_to_interior_points():
@@ -109,12 +121,15 @@ def test_few_samples_that_pair_steps_do_not_solve_are_left_to_interior_points():
 
 
 def test_outputs_do_not_keep_the_rounding_of_much_larger_ones():
-    # From coefficients of C to some of 10⁻¹³: outputs of 10²³ round to 10⁷, which the last must not carry along.
+    # From coefficients of C to some of 10⁻¹³: outputs of 10²³ round to 10⁷, which the last must not
+    # carry along.
     Z = np.array([[2496.83], [2498.42]]) ** 3
     y = np.array([-20.9, 76.2])
     program = SVR(y, C=5e4, epsilon=0.0).program
     gram = StoredFeatures([Z]).combine(np.ones(1))
-    found = SingleOutput(gram, program, np.array([-5e4, 5e4]), FactoredRounds(gram, DEFAULTS)).solve(1e-4)
+    found = SingleOutput(
+        gram, program, np.array([-5e4, 5e4]), FactoredRounds(gram, DEFAULTS)
+    ).solve(1e-4)
     np.testing.assert_allclose(found.values, Z @ (Z.T @ found.beta), rtol=1e-12)
     b = float(np.ptp(y)) / float(np.ptp(Z)) ** 2
     np.testing.assert_allclose(found.beta, [-b, b], rtol=1e-6)
@@ -134,7 +149,8 @@ def test_matrices_of_features_stay_on_the_device(total):
     with recorded(TorchBackend.to_numpy, lambda given: tuple(given["array"].shape)) as fetched:
         there = solve_factored(gram, program, tol=1e-6)
         gram.solve_free(np.arange(50), np.ones(50), rng.standard_normal((50, 2)))
-    # A few rows tell how large β may become; matrices of D × D numbers would take longer to fetch than to factorise.
+    # A few rows tell how large β may become; matrices of D × D numbers would take longer to fetch
+    # than to factorise.
     assert {shape for shape in fetched if len(shape) == 2 and shape[0] == shape[1]} == set()
     here = solve_factored(DenseFactors(Z), program, tol=1e-6)
     assert there.gap <= 1e-6
@@ -142,7 +158,8 @@ def test_matrices_of_features_stay_on_the_device(total):
 
 
 def test_few_samples_whose_pair_steps_stall_are_solved_by_interior_points():
-    # Polynomials of one number have a low rank: at a large C pair steps shrink the gap by little each.
+    # Polynomials of one number have a low rank: at a large C pair steps shrink the gap by little
+    # each.
     rng = np.random.RandomState(1)
     x, y = rng.normal(size=26), np.sign(rng.normal(size=26))
     program, K = svm(y, 1e6), (1.0 + np.outer(x, x)) ** 5

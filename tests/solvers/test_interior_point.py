@@ -1,4 +1,5 @@
-"""Interior points on kernels in factors, against the conic reference and the solver that reads matrices."""
+"""Interior points on kernels in factors, against the conic reference and the solver that reads
+matrices."""
 
 from __future__ import annotations
 
@@ -8,7 +9,16 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.reference.programs import LINEAR, MAKERS, assert_feasible, cases, labels, make_case, one_class, svm
+from tests.reference.programs import (
+    LINEAR,
+    MAKERS,
+    assert_feasible,
+    cases,
+    labels,
+    make_case,
+    one_class,
+    svm,
+)
 
 from kernelmosaic.gram.feature_stack import StoredFeatures
 from kernelmosaic.machines.base import SVC, SVR, OneClass
@@ -84,7 +94,9 @@ def test_machines_agree_with_what_they_find_on_the_matrix(kind, weighted):
     found, reference = machine.solve(in_factors(K), tol=1e-8), machine.solve(K, tol=1e-8)
     assert found.gap <= 1e-8
     assert found.objective == pytest.approx(reference.objective, rel=1e-7)
-    np.testing.assert_allclose(found.values + found.intercept, reference.values + reference.intercept, atol=2e-3)
+    np.testing.assert_allclose(
+        found.values + found.intercept, reference.values + reference.intercept, atol=2e-3
+    )
     # Bounds are met exactly, so that the support is as small as the other solver's.
     assert abs(np.count_nonzero(found.beta) - np.count_nonzero(reference.beta)) <= 3
 
@@ -153,7 +165,9 @@ def test_a_kernel_of_zeros():
 
 def test_samples_that_surround_the_origin_are_worth_nothing():
     Z = np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0], [2.0, 1.0]])
-    solution = solve_factored(StoredFeatures([Z]).combine(np.ones(1)), one_class(5, 1.0), None, 1e-6)
+    solution = solve_factored(
+        StoredFeatures([Z]).combine(np.ones(1)), one_class(5, 1.0), None, 1e-6
+    )
     assert solution.objective == pytest.approx(0.0, abs=1e-9)
     assert solution.gap <= 1e-6
 
@@ -166,7 +180,9 @@ def test_the_block_of_the_free_samples_is_solved_roughly(n_free):
     program = Program(np.ones(40), -np.ones(40), np.ones(40), ridge)
     free, right = np.sort(rng.choice(40, n_free, replace=False)), rng.standard_normal((n_free, 2))
     exact = np.linalg.solve((Z @ Z.T)[np.ix_(free, free)] + np.diag(ridge[free]), right)
-    np.testing.assert_allclose(gram.solve_free(free, program.ridge[free], right), exact, rtol=1e-2, atol=1e-3)
+    np.testing.assert_allclose(
+        gram.solve_free(free, program.ridge[free], right), exact, rtol=1e-2, atol=1e-3
+    )
     np.testing.assert_allclose(gram.diagonal(), np.diag(Z @ Z.T))
 
 
@@ -180,7 +196,13 @@ def test_a_tube_that_holds_every_target_leaves_nothing_to_do(seed):
     # Coefficients that only approach zero have a relative gap of one, however small they are.
     rng = np.random.RandomState(seed)
     for size in (1.0, 100.0, 1.0, 100.0):
-        p = Program(rng.uniform(-0.1, 0.1, 40), np.full(40, -2.0), np.full(40, 2.0), np.zeros(40), epsilon=1.0)
+        p = Program(
+            rng.uniform(-0.1, 0.1, 40),
+            np.full(40, -2.0),
+            np.full(40, 2.0),
+            np.zeros(40),
+            epsilon=1.0,
+        )
         Z = size * np.hstack([np.full((40, 3), 1.3), rng.standard_normal((40, 5))])
         solution = solve_factored(StoredFeatures([Z]).combine(np.ones(1)), p, None, 1e-6)
         assert not solution.beta.any()
@@ -188,7 +210,9 @@ def test_a_tube_that_holds_every_target_leaves_nothing_to_do(seed):
 
 
 def squared_slack(y):
-    return Program(y, np.where(y > 0, 0.0, -np.inf), np.where(y > 0, np.inf, 0.0), np.full(len(y), 0.01))
+    return Program(
+        y, np.where(y > 0, 0.0, -np.inf), np.where(y > 0, np.inf, 0.0), np.full(len(y), 0.01)
+    )
 
 
 @pytest.mark.parametrize(
@@ -203,7 +227,8 @@ def squared_slack(y):
     ],
 )
 def test_large_kernels_and_prices_are_served_in_either_precision(seed, kind, dtype):
-    # In single precision the ridge is rounded away; and a price far above the kernel's inverse is far from the start.
+    # In single precision the ridge is rounded away; and a price far above the kernel's inverse is
+    # far from the start.
     rng = np.random.RandomState(seed)
     Z = np.hstack([np.full((100, 9), 130.0), 100 * rng.standard_normal((100, 8))]).astype(dtype)
     y = labels(rng, 100)
@@ -233,9 +258,12 @@ def test_a_working_set_of_one_class_keeps_its_sum_though_the_others_round():
     y = np.where(np.arange(n) < 30, 1.0, -1.0)
     sample_C = rng.uniform(0.05, 0.15, n)
     gram = StoredFeatures([rng.standard_normal((n, 3))]).combine(np.ones(1))
-    program = Program(y, np.where(y > 0, 0.0, -sample_C), np.where(y > 0, sample_C, 0.0), np.zeros(n))
+    program = Program(
+        y, np.where(y > 0, 0.0, -sample_C), np.where(y > 0, sample_C, 0.0), np.zeros(n)
+    )
     beta = np.concatenate([np.zeros(5), sample_C[5:30], np.full(30, -sample_C[5:30].sum() / 30)])
-    # What the others leave is not zero but −4e-17 or so, which samples that cannot fall cannot make up for.
+    # What the others leave is not zero but −4e-17 or so, which samples that cannot fall cannot make
+    # up for.
     assert beta[5:].sum() != 0
     policy = FactoredRounds(gram, DEFAULTS)
     state = SingleOutput(gram, program, beta, policy)

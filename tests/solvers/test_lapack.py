@@ -18,7 +18,12 @@ def test_factor_and_inverse_of_the_lower_half(dtype):
     # The transposed factor: A = UᵀU, U in the order LAPACK reads.
     assert_allclose(np.tril(work), np.linalg.cholesky(A), rtol=1e-3, atol=1e-4)
     invert(work)
-    assert_allclose(np.tril(work), np.tril(np.linalg.inv(A)), rtol=1e-2, atol=1e-4 if dtype == np.float32 else 1e-12)
+    assert_allclose(
+        np.tril(work),
+        np.tril(np.linalg.inv(A)),
+        rtol=1e-2,
+        atol=1e-4 if dtype == np.float32 else 1e-12,
+    )
 
 
 def test_what_cannot_be_factorised_is_refused():

@@ -1,4 +1,5 @@
-"""Systems in matrices and in features by plain algebra; leave-one-out errors and evidence by refits and differences."""
+"""Systems in matrices and in features by plain algebra; leave-one-out errors and evidence by refits
+and differences."""
 
 from __future__ import annotations
 
@@ -75,14 +76,18 @@ def criteria(groups):
     indicators = np.eye(3)[labels]
     named = {
         "squares": lambda K: left_out(K, ridge, Y, lambda r: squared_loss(r, weight), groups),
-        "two classes": lambda K: left_out(K, ridge, y2, lambda r: class_loss(r, y2, codes, 1.7, weight), groups),
+        "two classes": lambda K: left_out(
+            K, ridge, y2, lambda r: class_loss(r, y2, codes, 1.7, weight), groups
+        ),
         "three classes": lambda K: left_out(
             K, ridge, indicators, lambda r: class_loss(r, indicators, labels, 2.3, weight), groups
         ),
     }
     if groups is None:
         named["evidence"] = lambda K: evidence(MatrixLeastSquares.of(K.copy(), ridge), Y)
-        named["evidence, given noise"] = lambda K: evidence(MatrixLeastSquares.of(K.copy(), ridge), Y3, 0.7)
+        named["evidence, given noise"] = lambda K: evidence(
+            MatrixLeastSquares.of(K.copy(), ridge), Y3, 0.7
+        )
     return K, named
 
 
@@ -112,12 +117,15 @@ def test_the_slope_in_the_scale():
 
 
 def test_the_evidence_is_the_restricted_likelihood():
-    # The density of the contrasts, which do not see the constant: any orthonormal basis gives the same.
+    # The density of the contrasts, which do not see the constant: any orthonormal basis gives the
+    # same.
     K, Y, _, ridge = make(5)
     n = len(K)
     Q = np.linalg.qr(np.column_stack([np.ones(n), np.eye(n)[:, 1:]]))[0][:, 1:]
     s2 = 0.7
-    density = multivariate_normal(np.zeros(n - 1), s2 * Q.T @ (K + np.diag(ridge)) @ Q).logpdf(Q.T @ Y[:, 0])
+    density = multivariate_normal(np.zeros(n - 1), s2 * Q.T @ (K + np.diag(ridge)) @ Q).logpdf(
+        Q.T @ Y[:, 0]
+    )
     ours = -evidence(MatrixLeastSquares.of(K.copy(), ridge), Y, s2)[0]
     constant = -0.5 * (n - 1) * np.log(2 * np.pi) + 0.5 * np.log(n)
     assert ours + constant == pytest.approx(density, rel=1e-10)
@@ -155,7 +163,9 @@ def test_every_system_answers_as_the_bordered_matrix_does(form):
     rng, n = np.random.default_rng(8), 30
     Zs = [rng.normal(size=(n, width)) + 1.0 for width in (3, 2, 4)]
     weight = np.ones(n) if form == "centred features" else rng.uniform(0.5, 2.0, n)
-    M = sum(eta * Z @ Z.T for eta, Z in zip(WEIGHTS, Zs, strict=True)) + ALPHA * np.diag(1.0 / weight)
+    M = sum(eta * Z @ Z.T for eta, Z in zip(WEIGHTS, Zs, strict=True)) + ALPHA * np.diag(
+        1.0 / weight
+    )
     bordered = np.block([[M, np.ones((n, 1))], [np.ones((1, n)), np.zeros((1, 1))]])
     inverse = np.linalg.inv(bordered)
     A, system = inverse[:n, :n], system_of(form, Zs, weight)

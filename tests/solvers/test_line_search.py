@@ -18,7 +18,9 @@ def searched(curve, slope, **options):
         tried.append(size)
         return SimpleNamespace(upper=curve(size))
 
-    return line_search(evaluate, SimpleNamespace(upper=curve(0.0)), slope, Trials(20, **options)), tried
+    return line_search(
+        evaluate, SimpleNamespace(upper=curve(0.0)), slope, Trials(20, **options)
+    ), tried
 
 
 def test_a_step_is_shortened_until_the_value_falls():
@@ -32,7 +34,8 @@ def test_a_slope_lost_in_rounding_leaves_the_whole_step_to_be_tried(slope):
     found, tried = searched(lambda size: 1.0 - 1e-9 * size, slope)
     assert found[0] == 1.0
     assert tried == [1.0]
-    # Nothing is kept that does not lower the value, and no shorter step is tried: it would show less.
+    # Nothing is kept that does not lower the value, and no shorter step is tried: it would show
+    # less.
     for curve in (lambda size: 1.0, lambda size: 1.0 + 1e-9 * size):
         found, tried = searched(curve, slope)
         assert found is None

@@ -42,7 +42,9 @@ def solve_by_clarabel(linear, inequalities, P):
     settings = clarabel.DefaultSettings()
     settings.verbose = False
     A, b = sparse.csc_matrix(np.vstack(rows)), np.concatenate(right)
-    return clarabel.DefaultSolver(sparse.csc_matrix((width, width)), linear, A, b, cones, settings).solve()
+    return clarabel.DefaultSolver(
+        sparse.csc_matrix((width, width)), linear, A, b, cones, settings
+    ).solve()
 
 
 @pytest.mark.parametrize("groups", [[[0]], [[0, 1, 2]], [[0], [1]]])
@@ -62,7 +64,10 @@ def test_barrier_reaches_clarabels_optimum(groups, seed):
     for one, Z in zip(inequalities, found.multipliers, strict=True):
         F = one.value(found.s, found.t)
         assert np.linalg.eigvalsh(F)[0] > 0
-        assert np.sum(F * Z) == pytest.approx(len(F) * found.gap / (P + sum(len(i.constant) for i in inequalities)))
-        # t_j costs one, and so says the diagonal of Z at its place, as far as the centre was reached.
+        assert np.sum(F * Z) == pytest.approx(
+            len(F) * found.gap / (P + sum(len(i.constant) for i in inequalities))
+        )
+        # t_j costs one, and so says the diagonal of Z at its place, as far as the centre was
+        # reached.
         for _, place in one.bounds:
             assert Z[place, place] == pytest.approx(1.0, abs=0.15)

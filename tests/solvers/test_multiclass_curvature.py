@@ -39,7 +39,9 @@ def test_curvature_against_differences(kind, constants):
     for along in np.random.default_rng(2).normal(size=(3, *d.shape)):
         along /= np.linalg.norm(along)
         up, down = (solve(machine, Ks, d + sign * h * along)[3] for sign in (1, -1))
-        assert_allclose(H @ along.ravel(), (down - up).ravel() / (2 * h), atol=1e-4 * np.abs(H).max())
+        assert_allclose(
+            H @ along.ravel(), (down - up).ravel() / (2 * h), atol=1e-4 * np.abs(H).max()
+        )
 
 
 def test_products_at_the_support_and_single_precision_do():
@@ -49,7 +51,9 @@ def test_products_at_the_support_and_single_precision_do():
     H = multiclass_curvature(K[0], machine.program, beta, products)
     support = np.flatnonzero(beta.any(axis=1))
     assert len(support) < len(y)
-    assert_allclose(multiclass_curvature(K, machine.program, beta, products[:, support], support), H, atol=1e-12)
+    assert_allclose(
+        multiclass_curvature(K, machine.program, beta, products[:, support], support), H, atol=1e-12
+    )
     rough = multiclass_curvature(K, machine.program, beta, products, single=True)
     assert_allclose(rough, H, atol=1e-3 * np.abs(H).max())
 

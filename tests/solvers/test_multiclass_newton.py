@@ -1,4 +1,5 @@
-"""Newton steps on the free coefficients of a joint machine: ascents that stay feasible and end at the optimum."""
+"""Newton steps on the free coefficients of a joint machine: ascents that stay feasible and end at
+the optimum."""
 
 from __future__ import annotations
 
@@ -33,7 +34,9 @@ def slopes(kernels, program, beta):
 
 
 def value(kernels, program, beta):
-    return program.linear_value(beta) - 0.5 * np.sum(beta.T * (kernels @ beta.T[:, :, np.newaxis])[:, :, 0])
+    return program.linear_value(beta) - 0.5 * np.sum(
+        beta.T * (kernels @ beta.T[:, :, np.newaxis])[:, :, 0]
+    )
 
 
 @pytest.mark.parametrize("own", [False, True], ids=["shared", "own"])

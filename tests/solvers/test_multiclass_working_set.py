@@ -1,4 +1,5 @@
-"""Joint machines on kernels known by products and blocks, against the solver that reads the whole matrix."""
+"""Joint machines on kernels known by products and blocks, against the solver that reads the whole
+matrix."""
 
 from __future__ import annotations
 
@@ -73,14 +74,20 @@ FORMS = {
     "shared": (lambda features: StoredFeatures(features).combine(SHARED), SHARED),
     "own": (lambda features: StoredFeatures(features).combine_classes(OWN), OWN),
     "own, one without weights": (
-        lambda features: StoredFeatures(features).combine_classes(OWN * [[1.0], [0.0], [1.0], [1.0]]),
+        lambda features: StoredFeatures(features).combine_classes(
+            OWN * [[1.0], [0.0], [1.0], [1.0]]
+        ),
         OWN * [[1.0], [0.0], [1.0], [1.0]],
     ),
-    "of a stack": (lambda features: StackClasses(StoredStack(np.stack([Z @ Z.T for Z in features])), OWN), OWN),
+    "of a stack": (
+        lambda features: StackClasses(StoredStack(np.stack([Z @ Z.T for Z in features])), OWN),
+        OWN,
+    ),
 }
 
 
-# Every C with a kernel that all classes share: to rounds, kernels in other forms are but products and blocks.
+# Every C with a kernel that all classes share: to rounds, kernels in other forms are but products
+# and blocks.
 @pytest.mark.parametrize("machine", MACHINES, ids=["one slack", "pairwise"])
 @pytest.mark.parametrize(
     ("form", "C"),
@@ -95,7 +102,14 @@ def test_equals_the_solver_of_arrays(form, machine, C):
     program = machine(y, C, K, sample_C).program
     expected = solve_multiclass(K_, program, tol=1e-7)
     rounds = MultiOutput(
-        make(features), program, np.zeros(program.margins.shape), None, rounds_of(25), np.float64, 0.0, 10**7
+        make(features),
+        program,
+        np.zeros(program.margins.shape),
+        None,
+        rounds_of(25),
+        np.float64,
+        0.0,
+        10**7,
     )
     found = rounds.solve(1e-6, lambda: rounds.n_iter > 10**7)
     assert rounds.n_rounds > 5
@@ -112,14 +126,17 @@ def test_equals_the_solver_of_arrays(form, machine, C):
 
 @pytest.mark.parametrize("machine", MACHINES, ids=["one slack", "pairwise"])
 def test_a_price_beyond_which_nothing_matters(machine):
-    # Few features cannot tell the samples apart: β grows with the price, and sample by sample it grows slowly.
+    # Few features cannot tell the samples apart: β grows with the price, and sample by sample it
+    # grows slowly.
     features, y = make_problem(3, n=40, width=4)
     program = machine(y, 1e3, K).program
     gram = StoredFeatures(features).combine(SHARED)
     early = solve_multiclass(gram, program, tol=1e-9, max_iter=3000, options=rounds_of(20))
     # Steps that do not do are told by the gap, and it is a true one.
     assert early.gap > 1e-9
-    assert naive_gap(combined(features, SHARED), program, early.beta) == pytest.approx(early.gap, abs=1e-9)
+    assert naive_gap(combined(features, SHARED), program, early.beta) == pytest.approx(
+        early.gap, abs=1e-9
+    )
     found = solve_multiclass(gram, program, early.beta, tol=1e-2, options=rounds_of(20))
     assert found.gap <= 1e-2
     optimum = solve_multiclass(combined(features, SHARED), program, tol=1e-3).objective
@@ -137,8 +154,11 @@ def test_warm_starts(form):
     assert again.n_iter == 0
     near = solve_multiclass(gram, program, 0.9 * cold.beta, tol=1e-6, options=rounds_of(40))
     assert near.gap <= 1e-6
-    # Known outputs are believed: nothing is multiplied to find out where to begin, nor to certify the end.
-    known = solve_multiclass(gram, program, cold.beta, tol=1e-5, values=cold.values, options=SolverOptions(small=0))
+    # Known outputs are believed: nothing is multiplied to find out where to begin, nor to certify
+    # the end.
+    known = solve_multiclass(
+        gram, program, cold.beta, tol=1e-5, values=cold.values, options=SolverOptions(small=0)
+    )
     np.testing.assert_array_equal(known.values, cold.values)
     junk = np.random.default_rng(0).normal(size=cold.beta.shape)
     from_junk = solve_multiclass(gram, program, junk, tol=1e-6, options=rounds_of(40))
@@ -149,7 +169,9 @@ def test_warm_starts(form):
 def test_rounding_ends_the_rounds():
     features, y = make_problem()
     program = CrammerSinger(y, 1.0).program
-    found = solve_multiclass(StoredFeatures(features).combine(SHARED), program, tol=0.0, options=rounds_of(60))
+    found = solve_multiclass(
+        StoredFeatures(features).combine(SHARED), program, tol=0.0, options=rounds_of(60)
+    )
     assert found.gap < 1e-11
 
 
@@ -157,7 +179,9 @@ def test_features_in_single_precision_are_certified_in_double():
     features, y = make_problem()
     single = [Z.astype(np.float32) for Z in features]
     program = PairwiseSlack(y, 2.0).program
-    found = solve_multiclass(StoredFeatures(single).combine(SHARED), program, tol=1e-9, options=rounds_of(50))
+    found = solve_multiclass(
+        StoredFeatures(single).combine(SHARED), program, tol=1e-9, options=rounds_of(50)
+    )
     assert found.gap <= 1e-9
     exact = combined([Z.astype(np.float64) for Z in single], SHARED)
     assert naive_gap(exact, program, found.beta) == pytest.approx(found.gap, abs=1e-10)
@@ -167,7 +191,9 @@ def test_gates_are_served():
     features, y = make_problem()
     gates = np.random.default_rng(2).uniform(size=(N, P))
     program = CrammerSinger(y, 3.0).program
-    found = solve_multiclass(StoredFeatures(features).combine(gates), program, tol=1e-6, options=rounds_of(40))
+    found = solve_multiclass(
+        StoredFeatures(features).combine(gates), program, tol=1e-6, options=rounds_of(40)
+    )
     K_ = sum(np.outer(g, g) * (Z @ Z.T) for g, Z in zip(gates.T, features, strict=True))
     assert naive_gap(K_, program, found.beta) <= 1.01e-6
 
@@ -196,9 +222,14 @@ def test_curvature_is_that_of_the_arrays(form):
     products = np.stack([Z @ (Z.T @ beta) for Z in features])
     H = multiclass_curvature(K_, program, beta, products)
     assert H.any()
-    np.testing.assert_allclose(multiclass_curvature(gram, program, beta, products), H, atol=1e-6 * np.abs(H).max())
+    np.testing.assert_allclose(
+        multiclass_curvature(gram, program, beta, products), H, atol=1e-6 * np.abs(H).max()
+    )
     support = np.flatnonzero(beta.any(axis=1))
-    rough = [multiclass_curvature(one, program, beta, products[:, support], support, single=True) for one in (gram, K_)]
+    rough = [
+        multiclass_curvature(one, program, beta, products[:, support], support, single=True)
+        for one in (gram, K_)
+    ]
     np.testing.assert_allclose(rough[0], rough[1], atol=1e-2 * np.abs(H).max())
     assert not multiclass_curvature(gram, program, np.zeros_like(beta), np.zeros((P, N, K))).any()
 
@@ -211,7 +242,8 @@ def test_kernels_of_no_known_form_are_named():
 
 @pytest.mark.parametrize("machine", MACHINES, ids=["one slack", "pairwise"])
 def test_more_free_samples_than_a_round_takes(machine):
-    """Rounds alone undo each other on ill-conditioned free coefficients until rounding hides what one gains."""
+    """Rounds alone undo each other on ill-conditioned free coefficients until rounding hides what
+    one gains."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(120, 4))
     y = np.digitize(np.sin(2 * X[:, 0]) + X[:, 1], [-0.5, 0.7])
@@ -221,7 +253,11 @@ def test_more_free_samples_than_a_round_takes(machine):
     Z = vectors * np.sqrt(np.maximum(values, 0.0))
     program = machine(y, 20.0, 3).program
     found = solve_multiclass(
-        StoredFeatures([Z]).combine(np.ones(1)), program, tol=1e-9, max_iter=60_000, options=rounds_of(20)
+        StoredFeatures([Z]).combine(np.ones(1)),
+        program,
+        tol=1e-9,
+        max_iter=60_000,
+        options=rounds_of(20),
     )
     assert naive_gap(Z @ Z.T, program, found.beta) <= 2e-9
 

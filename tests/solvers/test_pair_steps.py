@@ -1,4 +1,5 @@
-"""Pair steps by NumPy and by compiled code: the same to the last bit, and chosen by the solve alone."""
+"""Pair steps by NumPy and by compiled code: the same to the last bit, and chosen by the solve
+alone."""
 
 from __future__ import annotations
 
@@ -21,13 +22,16 @@ def program(n, C, epsilon):
 
 
 def problem(n, C, epsilon, ridge, dtype, seed):
-    """Return the first arguments of `maximise`, for a Gaussian kernel and a start that is not zero."""
+    """Return the first arguments of `maximise`, for a Gaussian kernel and a start that is not
+    zero."""
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n, 3))
     K = np.exp(-((X[:, None] - X) ** 2).sum(-1)).astype(dtype)
     t = X[:, 0] + 0.3 * rng.normal(size=n)
     t = t if epsilon else np.where(t > 0, 1.0, -1.0)
-    lower, upper = (np.full(n, -C), np.full(n, C)) if epsilon else (np.minimum(C * t, 0), np.maximum(C * t, 0))
+    lower, upper = (
+        (np.full(n, -C), np.full(n, C)) if epsilon else (np.minimum(C * t, 0), np.maximum(C * t, 0))
+    )
     size = min(int((t > 0).sum()), int((t < 0).sum()))
     beta = np.zeros(n)
     beta[np.flatnonzero(t > 0)[:size]], beta[np.flatnonzero(t < 0)[:size]] = C / 3, -C / 3
@@ -37,7 +41,8 @@ def problem(n, C, epsilon, ridge, dtype, seed):
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize(
-    ("C", "epsilon", "ridge"), [(1.0, 0.0, 0.0), (100.0, 0.0, 0.0), (10.0, 0.1, 0.0), (1.0, 0.0, 0.5)]
+    ("C", "epsilon", "ridge"),
+    [(1.0, 0.0, 0.0), (100.0, 0.0, 0.0), (10.0, 0.1, 0.0), (1.0, 0.0, 0.5)],
 )
 def test_numpy_and_compiled_code_take_the_same_steps(C, epsilon, ridge, dtype):
     ended = set()
@@ -72,7 +77,9 @@ def test_a_fit_of_many_steps_is_compiled():
     K, given = program(60, 1.0, 0.0)
     machine = SVC(given.target, 1.0)
     machine.options = SolverOptions(fit_steps=1)
-    problem = MachineProblem(StoredStack(K[np.newaxis]), machine, LearnerOptions(SumNorm(), np.ones(1)))
+    problem = MachineProblem(
+        StoredStack(K[np.newaxis]), machine, LearnerOptions(SumNorm(), np.ones(1))
+    )
     with recorded(smo.maximise, lambda given: given["compiled"]) as compiled:
         first = problem.solve(np.ones(1), None, 1e-3)
         assert not any(compiled)

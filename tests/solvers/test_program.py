@@ -1,4 +1,5 @@
-"""The program's own arithmetic: primal values, the best intercept, the nearest feasible point, the gap."""
+"""The program's own arithmetic: primal values, the best intercept, the nearest feasible point, the
+gap."""
 
 from __future__ import annotations
 
@@ -44,7 +45,9 @@ def test_worst_losses_are_the_textbook_losses_at_the_worse_end(case, seed, inter
     here = case.loss(outputs)
     # One sample's output is moved at a time, up and down.
     moves = (sign * np.diag(error) for sign in (1.0, -1.0))
-    worst = here + np.sum(np.max([[case.loss(outputs + one) - here for one in both] for both in moves], axis=0))
+    worst = here + np.sum(
+        np.max([[case.loss(outputs + one) - here for one in both] for both in moves], axis=0)
+    )
     found = case.program.worst_losses(outputs - intercept, intercept, error).sum()
     assert found == pytest.approx(worst, rel=1e-8, abs=1e-8)
 
@@ -67,11 +70,14 @@ def test_best_intercept_minimises_the_primal(case, seed):
         return case.primal(beta, b)
 
     reach = np.abs(values).max() + 5.0
-    # A grid brackets the minimum, a scalar search refines it: the primal is convex in the intercept.
+    # A grid brackets the minimum, a scalar search refines it: the primal is convex in the
+    # intercept.
     grid = np.linspace(-reach, reach, 101)
     best = grid[np.argmin([primal(b) for b in grid])]
     step = grid[1] - grid[0]
-    search = minimize_scalar(primal, bounds=(best - step, best + step), method="bounded", options={"xatol": 1e-10})
+    search = minimize_scalar(
+        primal, bounds=(best - step, best + step), method="bounded", options={"xatol": 1e-10}
+    )
     b = case.program.best_intercept(values)
     assert np.isfinite(b)
     assert primal(b) <= min(search.fun, primal(best)) + 1e-9 * (1 + abs(search.fun))
@@ -80,8 +86,9 @@ def test_best_intercept_minimises_the_primal(case, seed):
 @pytest.mark.parametrize("C", [0.1, 1e-3, 0.7])
 @pytest.mark.parametrize("epsilon", [0.0, 0.05])
 def test_best_intercept_is_the_middle_of_all_that_are_best(C, epsilon):
-    # Both classes at their bound: every intercept that leaves each sample on its side is as good as any other. In this
-    # order tenths and minus tenths sum to −3e-17 rather than to zero, which must not hide that.
+    # Both classes at their bound: every intercept that leaves each sample on its side is as good as
+    # any other. In this order tenths and minus tenths sum to −3e-17 rather than to zero, which must
+    # not hide that.
     y = np.random.RandomState(1).permutation(np.repeat([1.0, -1.0], 13))
     p = Program(y, np.minimum(0, C * y), np.maximum(0, C * y), np.zeros(26), epsilon=epsilon)
     values = np.random.RandomState(0).uniform(-0.4, 0.4, 26)
@@ -91,7 +98,8 @@ def test_best_intercept_is_the_middle_of_all_that_are_best(C, epsilon):
 
 
 def test_best_intercept_is_the_end_of_a_range_with_one_end():
-    # One-class with C = 1/n leaves no choice of β: every intercept up to that of the farthest sample is best.
+    # One-class with C = 1/n leaves no choice of β: every intercept up to that of the farthest
+    # sample is best.
     for n in (3, 49, 100):
         values = np.random.RandomState(n).rand(n)
         p = Program(np.zeros(n), np.zeros(n), np.full(n, 1 / n), np.zeros(n), total=1.0)
@@ -100,7 +108,9 @@ def test_best_intercept_is_the_end_of_a_range_with_one_end():
     p = Program(np.ones(4), np.zeros(4), np.ones(4), np.zeros(4))
     assert p.best_intercept(np.array([0.3, 0.0, 0.1, -0.2])) == pytest.approx(1.2, abs=1e-12)
     # Nobody may move: any intercept will do, but it must be a number.
-    assert np.isfinite(Program(np.ones(3), np.zeros(3), np.zeros(3), np.zeros(3)).best_intercept(np.zeros(3)))
+    assert np.isfinite(
+        Program(np.ones(3), np.zeros(3), np.zeros(3), np.zeros(3)).best_intercept(np.zeros(3))
+    )
 
 
 @pytest.mark.parametrize("total", [-5.0, 0.0, 7.0])
@@ -108,7 +118,9 @@ def test_best_intercept_of_least_squares_is_the_mean_residual(total):
     rng = np.random.RandomState(1)
     t, values, ridge, inf = rng.randn(9), rng.randn(9), 0.1 + rng.rand(9), np.full(9, np.inf)
     expected = (((t - values) / ridge).sum() - total) / (1 / ridge).sum()
-    assert Program(t, -inf, inf, ridge, total=total).best_intercept(values) == pytest.approx(expected, rel=1e-10)
+    assert Program(t, -inf, inf, ridge, total=total).best_intercept(values) == pytest.approx(
+        expected, rel=1e-10
+    )
 
 
 def test_without_a_sum_there_is_no_intercept():
@@ -172,7 +184,9 @@ def test_certify_puts_the_pieces_together():
     solution = certify(case.program, beta, values, 7)
     primal = case.primal(beta, solution.intercept)
     assert solution.objective == pytest.approx(case.dual(beta), rel=1e-12)
-    assert solution.gap == pytest.approx((primal - case.dual(beta)) / max(abs(primal), abs(case.dual(beta))), rel=1e-9)
+    assert solution.gap == pytest.approx(
+        (primal - case.dual(beta)) / max(abs(primal), abs(case.dual(beta))), rel=1e-9
+    )
     assert solution.n_iter == 7
 
 
@@ -180,7 +194,11 @@ def a_large_program(kind, n=30_000):
     rng = np.random.RandomState(1)
     t = np.sign(rng.standard_normal(n))
     sample_C = 3.0 * rng.rand(n) if "weighted" in kind else np.ones(n)
-    lower, upper, ridge = np.where(t > 0, 0.0, -sample_C), np.where(t > 0, sample_C, 0.0), np.zeros(n)
+    lower, upper, ridge = (
+        np.where(t > 0, 0.0, -sample_C),
+        np.where(t > 0, sample_C, 0.0),
+        np.zeros(n),
+    )
     if "tube" in kind:
         ridge = rng.rand(n) if "ridge" in kind else ridge
         return Program(rng.standard_normal(n), -sample_C, sample_C, ridge, epsilon=0.1)
@@ -189,15 +207,29 @@ def a_large_program(kind, n=30_000):
     if "ridge" in kind:
         return Program(t, lower, upper, rng.rand(n))
     if "unbounded" in kind:
-        return Program(t, np.where(t > 0, 0.0, -np.inf), np.where(t > 0, np.inf, 0.0), np.full(n, 0.5))
+        return Program(
+            t, np.where(t > 0, 0.0, -np.inf), np.where(t > 0, np.inf, 0.0), np.full(n, 0.5)
+        )
     return Program(t, lower, upper, ridge)
 
 
 @pytest.mark.parametrize(
-    "kind", ["classes", "classes weighted", "tube", "tube weighted", "one class", "ridge", "ridge tube", "unbounded"]
+    "kind",
+    [
+        "classes",
+        "classes weighted",
+        "tube",
+        "tube weighted",
+        "one class",
+        "ridge",
+        "ridge tube",
+        "unbounded",
+    ],
 )
 @pytest.mark.parametrize("outputs", ["spread", "tied", "all equal", "far off", "very far off"])
-def test_the_best_intercept_of_many_samples_is_that_of_the_few_it_depends_on(kind, outputs, monkeypatch):
+def test_the_best_intercept_of_many_samples_is_that_of_the_few_it_depends_on(
+    kind, outputs, monkeypatch
+):
     many = a_large_program(kind)
     values = 2.0 * np.random.RandomState(2).standard_normal(many.n_samples)
     shift = {"far off": 50.0, "very far off": -1e6}.get(outputs, 0.0)
@@ -222,7 +254,9 @@ def test_a_thinned_program_is_worth_as_much_as_one_of_repeated_samples():
     Z = rng.standard_normal((40, 5))
     t = np.sign(Z[:, 0] + 0.5 * rng.standard_normal(40))
     for slack in (np.zeros(120), np.full(120, 0.3)):
-        many = Program(np.tile(t, 3), np.tile(np.minimum(t, 0.0), 3), np.tile(np.maximum(t, 0.0), 3), slack)
+        many = Program(
+            np.tile(t, 3), np.tile(np.minimum(t, 0.0), 3), np.tile(np.maximum(t, 0.0), 3), slack
+        )
         whole = solve_smo(np.tile(Z @ Z.T, (3, 3)), many, tol=1e-10)
         few = solve_smo(Z @ Z.T, many.subsampled(np.arange(40)), tol=1e-10)
         assert few.objective == pytest.approx(whole.objective, rel=1e-8)
@@ -274,11 +308,20 @@ def test_slopes_are_those_of_the_objective(epsilon):
 
     rising, falling = program.slopes(beta, target - K @ beta - ridge * beta)
     for i, step in enumerate(size * np.eye(n)):
-        rise, fall = (value(beta + step) - value(beta)) / size, (value(beta) - value(beta - step)) / size
+        rise, fall = (
+            (value(beta + step) - value(beta)) / size,
+            (value(beta) - value(beta - step)) / size,
+        )
         assert rising[i] == (-np.inf if beta[i] == 1.0 else pytest.approx(rise, abs=1e-4))
         assert falling[i] == (np.inf if beta[i] == -1.0 else pytest.approx(fall, abs=1e-4))
     free = program.free(beta)
-    np.testing.assert_array_equal(free, [i for i in range(n) if -1 < beta[i] < 1 and (beta[i] or not epsilon)])
+    np.testing.assert_array_equal(
+        free, [i for i in range(n) if -1 < beta[i] < 1 and (beta[i] or not epsilon)]
+    )
     lower, upper = program.sign_limits(free, beta[free])
-    np.testing.assert_array_equal(lower, [0.0 if epsilon and one > 0 else -1.0 for one in beta[free]])
-    np.testing.assert_array_equal(upper, [0.0 if epsilon and one < 0 else 1.0 for one in beta[free]])
+    np.testing.assert_array_equal(
+        lower, [0.0 if epsilon and one > 0 else -1.0 for one in beta[free]]
+    )
+    np.testing.assert_array_equal(
+        upper, [0.0 if epsilon and one < 0 else 1.0 for one in beta[free]]
+    )

@@ -1,4 +1,5 @@
-"""Newton steps in the features, against LIBSVM, the problem as a textbook writes it, and interior points."""
+"""Newton steps in the features, against LIBSVM, the problem as a textbook writes it, and interior
+points."""
 
 import numpy as np
 import pytest
@@ -40,7 +41,9 @@ def test_the_hinge_loss_against_libsvm(C):
     w, b = lib.coef_[0], lib.intercept_[0]
     value = 0.5 * w @ w + C * np.maximum(0.0, 1.0 - LABELS * (Z @ w + b)).sum()
     own = Z.T @ found.beta
-    reached = 0.5 * own @ own + C * np.maximum(0.0, 1.0 - LABELS * (Z @ own + found.intercept)).sum()
+    reached = (
+        0.5 * own @ own + C * np.maximum(0.0, 1.0 - LABELS * (Z @ own + found.intercept)).sum()
+    )
     assert found.objective <= value * (1 + 1e-6)
     assert reached - found.objective == pytest.approx(found.gap * reached, rel=1e-6)
     assert reached <= value * (1 + 2e-4)
@@ -75,7 +78,9 @@ def test_hubers_loss_against_interior_points():
     program = Huber(TARGETS, 1.0, 0.5).program
     path = CentralPath(DenseFactors(Z), program).follow(1e-9)
     found = solved(program, 1e-9)
-    np.testing.assert_allclose(found.beta, path.beta, atol=2 * np.sqrt(2e-9 * found.objective / 0.5))
+    np.testing.assert_allclose(
+        found.beta, path.beta, atol=2 * np.sqrt(2e-9 * found.objective / 0.5)
+    )
 
 
 def test_samples_of_weight_zero_stay_out():
@@ -88,7 +93,9 @@ def test_interior_points_are_asked_where_steps_do_not_do():
     program = SVC(LABELS, 1.0).program
     expected = solve_factored(DenseFactors(Z), program, tol=1e-6)
     with recorded(CentralPath.__init__) as asked:
-        found = solve_factored(DenseFactors(Z), program, tol=1e-6, options=SolverOptions(few_written=0, newton_steps=1))
+        found = solve_factored(
+            DenseFactors(Z), program, tol=1e-6, options=SolverOptions(few_written=0, newton_steps=1)
+        )
     assert asked
     assert found.gap <= 1e-6
     assert found.objective == pytest.approx(expected.objective, rel=2e-6)
@@ -106,10 +113,14 @@ def test_the_same_where_features_are_tensors(program):
     there = solved(program, 1e-5, factors=torch.as_tensor(Z))
     assert isinstance(there.beta, np.ndarray)
     assert there.n_iter == here.n_iter
-    np.testing.assert_allclose(there.beta, here.beta, rtol=1e-6, atol=1e-8 * np.abs(here.beta).max())
+    np.testing.assert_allclose(
+        there.beta, here.beta, rtol=1e-6, atol=1e-8 * np.abs(here.beta).max()
+    )
     # From anywhere: a solver of features takes these steps there, too, and none through the inside.
     with recorded(CentralPath.__init__) as asked:
-        again = solve_factored(DenseFactors(torch.as_tensor(Z)), program, tol=1e-5, options=SolverOptions(few=0))
+        again = solve_factored(
+            DenseFactors(torch.as_tensor(Z)), program, tol=1e-5, options=SolverOptions(few=0)
+        )
     assert not asked
     assert again.gap <= 1e-5
 
@@ -123,4 +134,6 @@ def test_steps_go_on_where_working_sets_have_no_room():
     assert not asked
     assert found.gap <= 1e-6
     lib = LibSVC(C=1.0, kernel="linear", tol=1e-8).fit(Z, LABELS)
-    np.testing.assert_allclose(Z @ (Z.T @ found.beta) + found.intercept, lib.decision_function(Z), atol=2e-2)
+    np.testing.assert_allclose(
+        Z @ (Z.T @ found.beta) + found.intercept, lib.decision_function(Z), atol=2e-2
+    )

@@ -1,4 +1,5 @@
-"""The same data and seed give the same bits, whether the loops were compiled just now or read from Numba's cache."""
+"""The same data and seed give the same bits, whether the loops were compiled just now or read from
+Numba's cache."""
 
 from __future__ import annotations
 
@@ -17,11 +18,12 @@ import kernelmosaic
 
 _ROOT = Path(kernelmosaic.__file__).parent
 _MODULES = sorted(
-    ".".join(("kernelmosaic", *path.relative_to(_ROOT).with_suffix("").parts)) for path in _ROOT.rglob("_numba_*.py")
+    ".".join(("kernelmosaic", *path.relative_to(_ROOT).with_suffix("").parts))
+    for path in _ROOT.rglob("_numba_*.py")
 )
 
-# The solver alone, which for fewer samples would not be compiled. Steps are many and the box is wide: a difference in
-# the last bit shows.
+# The solver alone, which for fewer samples would not be compiled. Steps are many and the box is
+# wide: a difference in the last bit shows.
 _FIT = """
 import numpy as np
 from kernelmosaic.solvers.program import Program
@@ -48,17 +50,23 @@ print(sum(maximise_pairs.stats.cache_hits.values()), repr(numba.config.CACHE_DIR
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the package, and a user's cache that is empty at first."""
     folder = tmp_path_factory.mktemp("installed")
-    shutil.copytree(_ROOT, folder / "package" / "kernelmosaic", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(
+        _ROOT, folder / "package" / "kernelmosaic", ignore=shutil.ignore_patterns("__pycache__")
+    )
     return folder
 
 
 @pytest.fixture(scope="module")
 def printed(installed: Path) -> list[list[str]]:
-    """What two processes print of the same fit, the first with a cold cache, the second with a warm one."""
+    """What two processes print of the same fit, the first with a cold cache, the second with a warm
+    one."""
     env = {name: value for name, value in os.environ.items() if name != "NUMBA_CACHE_DIR"}
     env |= {"XDG_CACHE_HOME": str(installed / "cache"), "PYTHONPATH": str(installed / "package")}
     command = [sys.executable, "-c", _FIT + _CACHE]
-    runs = [subprocess.run(command, env=env, capture_output=True, text=True, check=True) for _ in range(2)]
+    runs = [
+        subprocess.run(command, env=env, capture_output=True, text=True, check=True)
+        for _ in range(2)
+    ]
     return [run.stdout.splitlines() for run in runs]
 
 
@@ -77,17 +85,28 @@ def test_what_is_compiled_is_kept_in_the_users_cache_and_not_in_the_package(
 
 
 def _loops(module: Any) -> dict[str, Any]:
-    return {name: value for name, value in vars(module).items() if isinstance(value, numba.core.dispatcher.Dispatcher)}
+    return {
+        name: value
+        for name, value in vars(module).items()
+        if isinstance(value, numba.core.dispatcher.Dispatcher)
+    }
 
 
 def _inlined(loop: Any) -> bool:
-    return bool(loop.targetoptions.get("forceinline")) or loop.targetoptions.get("inline") == "always"
+    return (
+        bool(loop.targetoptions.get("forceinline")) or loop.targetoptions.get("inline") == "always"
+    )
 
 
 @pytest.mark.parametrize("name", _MODULES)
 def test_loops_that_round_freely_are_inlined_into_those_that_call_them(name: str) -> None:
     loops = _loops(import_module(name))
     assert loops
-    called = {other for loop in loops.values() for other in loop.py_func.__code__.co_names if other in loops}
+    called = {
+        other
+        for loop in loops.values()
+        for other in loop.py_func.__code__.co_names
+        if other in loops
+    }
     free = {other for other in called if loops[other].targetoptions.get("fastmath")}
     assert {other for other in free if not _inlined(loops[other])} == set()

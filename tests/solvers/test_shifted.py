@@ -1,4 +1,5 @@
-"""Programs on ZZᵀ + diag e: solved through the ridge, certified as they are, against the matrix written down."""
+"""Programs on ZZᵀ + diag e: solved through the ridge, certified as they are, against the matrix
+written down."""
 
 from __future__ import annotations
 
@@ -66,4 +67,6 @@ def test_parts():
     free = np.arange(0, N, 2)
     sides = np.random.RandomState(0).standard_normal((len(free), 2))
     expected = np.linalg.solve(K[np.ix_(free, free)] + np.diag(program.ridge[free]), sides)
-    np.testing.assert_allclose(gram.solve_free(free, program.ridge[free], sides), expected, rtol=1e-3, atol=1e-3)
+    np.testing.assert_allclose(
+        gram.solve_free(free, program.ridge[free], sides), expected, rtol=1e-3, atol=1e-3
+    )

@@ -12,7 +12,13 @@ from tests.reference.programs import MAKERS, assert_feasible, cases, make_case, 
 
 from kernelmosaic.gram.gram import DenseGram
 from kernelmosaic.solvers import free_newton, smo
-from kernelmosaic.solvers.free_newton import GramForm, InverseForm, LowRankForm, block_form, newton_on_free
+from kernelmosaic.solvers.free_newton import (
+    GramForm,
+    InverseForm,
+    LowRankForm,
+    block_form,
+    newton_on_free,
+)
 from kernelmosaic.solvers.program import Program, SolverOptions
 from kernelmosaic.solvers.smo import solve_smo
 
@@ -61,10 +67,18 @@ def test_the_gap_is_a_true_bound_long_before_the_optimum(conic, case, max_iter):
 @sometimes
 @given(case=cases(), seed=st.integers(0, 1000))
 def test_no_step_loses(case, seed):
-    start = case.program.feasible(np.random.RandomState(seed).standard_normal(case.program.n_samples))
-    # Newton steps are not counted: a solve that may take fewer steps can take one of those and end higher.
+    start = case.program.feasible(
+        np.random.RandomState(seed).standard_normal(case.program.n_samples)
+    )
+    # Newton steps are not counted: a solve that may take fewer steps can take one of those and end
+    # higher.
     plain, newton = (
-        np.array([solve_smo(case.K, case.program, start, 0.0, steps, one).objective for steps in range(12)])
+        np.array(
+            [
+                solve_smo(case.K, case.program, start, 0.0, steps, one).objective
+                for steps in range(12)
+            ]
+        )
         for one in (SolverOptions(newton_after=np.inf), SolverOptions())
     )
     assert np.all(np.diff(plain) >= -1e-12 * np.abs(plain).max())
@@ -91,7 +105,9 @@ def test_warm_starts_end_at_the_same_optimum(case, seed, size):
 @sometimes
 @given(case=cases())
 def test_compact_blocks_and_newton_steps_change_nothing_but_the_path(conic, case):
-    options = SolverOptions(compact_samples=2, compact_share=2.0, newton_after=0.5, flops_per_step=np.inf)
+    options = SolverOptions(
+        compact_samples=2, compact_share=2.0, newton_after=0.5, flops_per_step=np.inf
+    )
     solution = solve_smo(case.K, case.program, tol=1e-6, options=options)
     assert solution.gap <= 1e-6
     assert_feasible(case.program, solution.beta)
@@ -121,7 +137,9 @@ def test_a_newton_step_alone_solves_a_problem_without_bounds():
     case = make_case("ridge", 20, 3.0, "narrow", 0)
     p, beta = case.program, np.zeros(20)
     form = block_form(case.K, p.ridge)
-    best, steps = newton_on_free(form, beta, p.target, (p.lower, p.upper), p.total is not None, np.inf)
+    best, steps = newton_on_free(
+        form, beta, p.target, (p.lower, p.upper), p.total is not None, np.inf
+    )
     assert steps == 1
     assert case.dual(best) == pytest.approx(solve_smo(case.K, p, tol=1e-9).objective, rel=1e-8)
 
@@ -137,9 +155,15 @@ def test_every_form_gives_the_direction_of_the_samples_kept(rank, kind, sums):
     for kept in (np.arange(n), np.arange(0, n, 2)):
         A, ones = (K + np.diag(ridge))[np.ix_(kept, kept)], np.ones((len(kept), 1))
         bordered = np.block([[A, ones], [ones.T, np.zeros((1, 1))]]) if sums else A
-        expected = np.linalg.solve(bordered, np.append(slope[kept], 0.0) if sums else slope[kept])[: len(kept)]
-        np.testing.assert_allclose(form.direction(slope[kept], sums), expected, rtol=1e-6, atol=1e-8)
-        np.testing.assert_allclose(form.multiply(slope[kept]), A @ slope[kept], rtol=1e-6, atol=1e-6)
+        expected = np.linalg.solve(bordered, np.append(slope[kept], 0.0) if sums else slope[kept])[
+            : len(kept)
+        ]
+        np.testing.assert_allclose(
+            form.direction(slope[kept], sums), expected, rtol=1e-6, atol=1e-8
+        )
+        np.testing.assert_allclose(
+            form.multiply(slope[kept]), A @ slope[kept], rtol=1e-6, atol=1e-6
+        )
         form.keep(np.arange(len(kept)) % 2 == 0)
 
 
@@ -166,7 +190,9 @@ def test_svc(seed, C, weighted):
     program = Program(y, np.where(y > 0, 0, -sample_C), np.where(y > 0, sample_C, 0), np.zeros(60))
     solution = solve_smo(K, program, tol=1e-9)
     assert solution.objective == pytest.approx(y @ beta - 0.5 * beta @ K64 @ beta, rel=1e-7)
-    np.testing.assert_allclose(solution.values + solution.intercept, libsvm.decision_function(K64), atol=1e-4)
+    np.testing.assert_allclose(
+        solution.values + solution.intercept, libsvm.decision_function(K64), atol=1e-4
+    )
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -187,7 +213,8 @@ def test_svr(seed, C):
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("nu", [0.04, 0.33, 0.88])
 def test_one_class(seed, nu):
-    # ν times 60 is no whole number, so that some coefficient lies between its bounds and tells the intercept.
+    # ν times 60 is no whole number, so that some coefficient lies between its bounds and tells the
+    # intercept.
     _, _, K, K64 = training_set(seed)
     libsvm = OneClassSVM(nu=nu, kernel="precomputed", tol=1e-9).fit(K64)
     beta = np.zeros(60)
@@ -291,7 +318,8 @@ def test_a_matrix_that_is_no_matrix_is_refused(place, bad):
 
 
 def test_a_gap_that_rounds_to_zero_before_the_certificate_does(monkeypatch):
-    # With huge bounds the two values agree to all digits at the suggested intercept, and not at the best one.
+    # With huge bounds the two values agree to all digits at the suggested intercept, and not at the
+    # best one.
     rng = np.random.RandomState(0)
     Z, y = rng.standard_normal((30, 3)), np.where(rng.rand(30) < 0.5, -1.0, 1.0)
     honest = smo.SMOState.gap
@@ -306,7 +334,8 @@ def test_a_gap_that_rounds_to_zero_before_the_certificate_does(monkeypatch):
 
 @pytest.mark.parametrize("seed", range(5))
 def test_the_nearest_point_of_a_large_box_is_found_in_few_passes(monkeypatch, seed):
-    # The coefficients sum to zero, and so does the step: neither says by how much sums of large numbers are rounded.
+    # The coefficients sum to zero, and so does the step: neither says by how much sums of large
+    # numbers are rounded.
     rng = np.random.default_rng(seed)
     beta, step, passes = 1e6 * rng.uniform(0.1, 0.9, 40), 1e5 * rng.normal(size=40), []
     beta -= beta.mean()

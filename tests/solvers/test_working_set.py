@@ -1,4 +1,5 @@
-"""The working-set driver against SMO, for every kind of program, on NumPy and on torch, and its habits."""
+"""The working-set driver against SMO, for every kind of program, on NumPy and on torch, and its
+habits."""
 
 from __future__ import annotations
 
@@ -38,7 +39,8 @@ def place(request):
 
 
 def assert_same_optimum(case, solution, tol):
-    """The value of SMO's solution up to both gaps; SMO itself is held against a conic solver elsewhere."""
+    """The value of SMO's solution up to both gaps; SMO itself is held against a conic solver
+    elsewhere."""
     reference = solve_smo(case.K, case.program, tol=tol)
     scale = max(abs(reference.objective), abs(solution.objective))
     assert abs(reference.objective - solution.objective) <= 2 * tol * scale + 1e-7
@@ -51,7 +53,9 @@ def test_every_kind_of_program(kind, shape, place):
     solution = solve_working_set(place(case.K), case.program, None, 1e-6)
     assert_feasible(case.program, solution.beta)
     assert solution.gap <= 1e-6
-    assert solution.objective == pytest.approx(case.dual(solution.beta), abs=1e-8 * (1 + abs(solution.objective)))
+    assert solution.objective == pytest.approx(
+        case.dual(solution.beta), abs=1e-8 * (1 + abs(solution.objective))
+    )
     assert_same_optimum(case, solution, 1e-6)
 
 
@@ -70,7 +74,9 @@ def test_many_small_blocks_reach_the_optimum(case, block, place):
 @sometimes
 @given(case=cases(max_samples=30), rounds=st.integers(0, 3))
 def test_the_gap_is_a_true_bound_long_before_the_optimum(case, rounds, place):
-    solution = solve_working_set(place(case.K), case.program, tol=1e-9, max_rounds=rounds, options=rounds_of(4))
+    solution = solve_working_set(
+        place(case.K), case.program, tol=1e-9, max_rounds=rounds, options=rounds_of(4)
+    )
     assert_feasible(case.program, solution.beta)
     best = solve_smo(case.K, case.program, tol=1e-7)
     scale = max(abs(case.primal(solution.beta, solution.intercept)), abs(solution.objective))
@@ -81,7 +87,9 @@ def test_the_gap_is_a_true_bound_long_before_the_optimum(case, rounds, place):
 def test_a_larger_machine_in_several_rounds(newton, place):
     case = make_case("svm", 400, 10.0, "narrow", seed=3, dtype=np.float32)
     options = RoundOptions(size=64) if newton else RoundOptions(size=64, newton_free=0)
-    rounds = SingleOutput(place(case.K), case.program, initial_point(case.program), MostViolating(options))
+    rounds = SingleOutput(
+        place(case.K), case.program, initial_point(case.program), MostViolating(options)
+    )
     solution = rounds.solve(1e-5)
     assert solution.gap <= 1e-5
     assert rounds.n_rounds > 3
@@ -93,7 +101,9 @@ def test_newton_steps_save_rounds(place):
     counts = []
     for limit in (10_000, 0):
         options = RoundOptions(size=64, newton_free=limit)
-        rounds = SingleOutput(place(case.K), case.program, initial_point(case.program), MostViolating(options))
+        rounds = SingleOutput(
+            place(case.K), case.program, initial_point(case.program), MostViolating(options)
+        )
         assert rounds.solve(1e-5).gap <= 1e-5
         counts.append(rounds.n_rounds)
     assert counts[0] < 0.7 * counts[1]
@@ -101,7 +111,9 @@ def test_newton_steps_save_rounds(place):
 
 def test_blocks_too_large_to_factorise_are_iterated_on(place):
     case = make_case("svm", 300, 10.0, "narrow", seed=3)
-    solution = solve_working_set(place(case.K), case.program, tol=1e-6, options=rounds_of(50, factorised=1))
+    solution = solve_working_set(
+        place(case.K), case.program, tol=1e-6, options=rounds_of(50, factorised=1)
+    )
     assert solution.gap <= 1e-6
     assert_same_optimum(case, solution, 1e-6)
 
@@ -113,7 +125,9 @@ def test_blocks_too_large_to_factorise_are_iterated_on(place):
 def test_the_solution_is_a_start_that_needs_no_round(kind, place):
     case = make_case(kind, 50, 1.0, "wide", seed=2)
     first = solve_working_set(place(case.K), case.program, tol=1e-6, options=rounds_of(20))
-    again = solve_working_set(place(case.K), case.program, first.beta, tol=2e-6, options=rounds_of(20))
+    again = solve_working_set(
+        place(case.K), case.program, first.beta, tol=2e-6, options=rounds_of(20)
+    )
     assert again.n_iter == 0
     assert again.gap <= 2e-6
 
@@ -121,7 +135,9 @@ def test_the_solution_is_a_start_that_needs_no_round(kind, place):
 def test_any_start_will_do(place):
     case = make_case("svm", 80, 1.0, "wide", seed=4)
     start = 100.0 * np.random.RandomState(0).standard_normal(80)
-    solution = solve_working_set(place(case.K), case.program, start, tol=1e-6, options=rounds_of(20))
+    solution = solve_working_set(
+        place(case.K), case.program, start, tol=1e-6, options=rounds_of(20)
+    )
     assert solution.gap <= 1e-6
     assert_same_optimum(case, solution, 1e-6)
 
@@ -178,7 +194,9 @@ def test_the_block_of_the_free(factorised, place):
     expected = np.linalg.solve(case.K[np.ix_(free, free)], right)
     put = gram.backend.asarray
     options = BlockOptions(factorised=1000 if factorised else 1)
-    found = gram.backend.to_numpy(solve_block(gram.block(free), put(np.zeros(len(free))), put(right), options))
+    found = gram.backend.to_numpy(
+        solve_block(gram.block(free), put(np.zeros(len(free))), put(right), options)
+    )
     tolerance = 1e-6 if factorised else 0.05
     np.testing.assert_allclose(found, expected, atol=tolerance * np.abs(expected).max())
     rough = gram.solve_free(free, np.zeros(len(free)), right)

@@ -1,4 +1,5 @@
-"""The 5×2 cv F test against hand-computed values, a naive loop, and the tables of the F distribution."""
+"""The 5×2 cv F test against hand-computed values, a naive loop, and the tables of the F
+distribution."""
 
 from __future__ import annotations
 
@@ -17,7 +18,12 @@ def test_by_hand():
     assert result.statistic == pytest.approx(5.0)
 
     def density(x, m=10, n=5):
-        return (m / n) ** (m / 2) * x ** (m / 2 - 1) * (1 + m * x / n) ** (-(m + n) / 2) / beta(m / 2, n / 2)
+        return (
+            (m / n) ** (m / 2)
+            * x ** (m / 2 - 1)
+            * (1 + m * x / n) ** (-(m + n) / 2)
+            / beta(m / 2, n / 2)
+        )
 
     assert result.p_value == pytest.approx(quad(density, 5.0, np.inf)[0], rel=1e-6)
 

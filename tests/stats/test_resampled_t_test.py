@@ -1,4 +1,5 @@
-"""The corrected resampled t test against SciPy's paired one, which it is without the correction, and by simulation."""
+"""The corrected resampled t test against SciPy's paired one, which it is without the correction,
+and by simulation."""
 
 from __future__ import annotations
 
@@ -22,14 +23,17 @@ def test_without_test_samples_it_is_the_paired_test():
 def test_the_correction_divides_the_statistic():
     # 1/5 + 30/70 for 1/5 under the root
     found = t_test_resampled(A, B, n_train=70, n_test=30)
-    assert found.statistic == pytest.approx(stats.ttest_rel(A, B).statistic * np.sqrt((1 / 5) / (1 / 5 + 3 / 7)))
+    assert found.statistic == pytest.approx(
+        stats.ttest_rel(A, B).statistic * np.sqrt((1 / 5) / (1 / 5 + 3 / 7))
+    )
     swapped = t_test_resampled(B, A, n_train=70, n_test=30)
     assert swapped.statistic == pytest.approx(-found.statistic)
     assert swapped.p_value == pytest.approx(found.p_value)
 
 
 def test_it_keeps_its_level_where_splits_share_their_samples():
-    # Two methods of equal merit: the score of a split is the mean over its test part of 100 samples.
+    # Two methods of equal merit: the score of a split is the mean over its test part of 100
+    # samples.
     random = np.random.RandomState(0)
     rejected = plainly = 0
     for _ in range(200):

@@ -69,10 +69,14 @@ def test_no_difference_at_all_and_many_tied_ones():
     assert wilcoxon([1.0, 2.0], [1.0, 2.0]) == (0.0, 1.0, 0)
     assert wilcoxon([0.0, 0.0], [0.0, 0.0]) == (0.0, 1.0, 0)
     many = np.random.RandomState(0).randint(-3, 5, 300)
-    assert wilcoxon(many, np.zeros(300)).p_value == pytest.approx(stats.wilcoxon(many, method="auto").pvalue)
+    assert wilcoxon(many, np.zeros(300)).p_value == pytest.approx(
+        stats.wilcoxon(many, method="auto").pvalue
+    )
 
 
-@pytest.mark.parametrize(("a", "b"), [([1, 2], [1]), ([], []), ([np.nan], [1.0]), ([[1.0]], [[1.0]])])
+@pytest.mark.parametrize(
+    ("a", "b"), [([1, 2], [1]), ([], []), ([np.nan], [1.0]), ([[1.0]], [[1.0]])]
+)
 def test_wrong_input_is_refused(a, b):
     with pytest.raises(ValueError, match=r"one length|finite"):
         wilcoxon(a, b)

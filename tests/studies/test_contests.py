@@ -1,4 +1,5 @@
-"""What the studies of UCI classes and wide tables compute by themselves: splits, rivals, ranks over sets, pages."""
+"""What the studies of UCI classes and wide tables compute by themselves: splits, rivals, ranks over
+sets, pages."""
 
 from __future__ import annotations
 
@@ -40,11 +41,18 @@ def study(monkeypatch, tmp_path):
 
 @pytest.fixture(scope="module")
 def file(tmp_path_factory):
-    """Two sets in the form of the published ones, the smaller of two classes, the larger of three."""
+    """Two sets in the form of the published ones, the smaller of two classes, the larger of
+    three."""
     arrays, rng = {"names": np.array(["three", "two"])}, np.random.RandomState(0)
     for name, n, classes in (("three", 72, 3), ("two", 48, 2)):
         X, y = make_classification(
-            n, 5, n_informative=3, n_redundant=0, n_classes=classes, n_clusters_per_class=1, random_state=1
+            n,
+            5,
+            n_informative=3,
+            n_redundant=0,
+            n_classes=classes,
+            n_clusters_per_class=1,
+            random_state=1,
         )
         arrays |= {f"{name}_X": np.column_stack([X, np.ones(n)]).astype(np.float32), f"{name}_y": y}
         for k in range(4):
@@ -55,7 +63,7 @@ def file(tmp_path_factory):
     return path, arrays
 
 
-# Splits ---------------------------------------------------------------------------------------------------------------
+# Splits -------------------------------------------------------------------------------------------
 
 
 def test_a_split_is_the_published_one_without_constant_columns(study, file):
@@ -96,22 +104,31 @@ def test_units_go_from_small_sets_to_large_ones(study, file):
     assert len(small) == 30 * 8
 
 
-# Recursive feature machines -------------------------------------------------------------------------------------------
+# Recursive feature machines -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("columns", [3, 9], ids=["few columns", "more columns than samples times classes"])
+@pytest.mark.parametrize(
+    "columns", [3, 9], ids=["few columns", "more columns than samples times classes"]
+)
 def test_the_metric_is_the_mean_outer_product_of_gradients(study, columns):
     rng = np.random.RandomState(0)
-    A, alpha, F = rng.normal(size=(4, columns)), rng.normal(size=(4, 2)), rng.normal(size=(columns, columns))
+    A, alpha, F = (
+        rng.normal(size=(4, columns)),
+        rng.normal(size=(4, 2)),
+        rng.normal(size=(columns, columns)),
+    )
 
     def outputs(x, metric):
         offs = A - x
         return np.exp(-np.sqrt(np.einsum("ij,jk,ik->i", offs, metric, offs)) / 10) @ alpha
 
     for factor, metric in ((None, np.eye(columns)), (F, F.T @ F)):
-        # The slope of a sample's own term, which has none, is zero on average over two opposite steps.
+        # The slope of a sample's own term, which has none, is zero on average over two opposite
+        # steps.
         step = 1e-6 * np.eye(columns)
-        slopes = [[(outputs(x + h, metric) - outputs(x - h, metric)) / 2e-6 for h in step] for x in A]
+        slopes = [
+            [(outputs(x + h, metric) - outputs(x - h, metric)) / 2e-6 for h in step] for x in A
+        ]
         expected = np.mean([np.array(one) @ np.array(one).T for one in slopes], axis=0)
         found = study.rivals.next_factor(np, A, alpha, factor)
         assert found.shape[0] <= min(8, columns)
@@ -142,7 +159,10 @@ def test_only_the_machine_with_the_leak_reads_test_labels(study, file):
     changed[file[1]["two_test_0"]] = 1 - split.b
     other = split._replace(b=1 - split.b, y=changed)
     for method, same in ((study.rivals.RFM, True), (study.rivals.LEAK, False)):
-        first, second = (study.rivals.FITS[method](one, None).decision_function(split.B) for one in (split, other))
+        first, second = (
+            study.rivals.FITS[method](one, None).decision_function(split.B)
+            for one in (split, other)
+        )
         assert np.array_equal(first, second) == same
 
 
@@ -150,8 +170,12 @@ def test_only_the_machine_with_the_leak_reads_test_labels(study, file):
 def test_a_device_computes_the_same(study, file):
     pytest.importorskip("torch")
     split = study.uci_classes.read_split(file[0], "three", 0)
-    here, there = (study.rivals.RecursiveFeatureMachine(one).fit(split.A, split.a) for one in (None, "cpu"))
-    np.testing.assert_allclose(there.decision_function(split.B), here.decision_function(split.B), rtol=1e-6, atol=1e-8)
+    here, there = (
+        study.rivals.RecursiveFeatureMachine(one).fit(split.A, split.a) for one in (None, "cpu")
+    )
+    np.testing.assert_allclose(
+        there.decision_function(split.B), here.decision_function(split.B), rtol=1e-6, atol=1e-8
+    )
 
 
 def test_samples_of_length_zero_are_not_scaled(study):
@@ -161,7 +185,7 @@ def test_samples_of_length_zero_are_not_scaled(study):
     assert not study.rivals.RecursiveFeatureMachine().fit(X, y).scaled_
 
 
-# The other rivals -----------------------------------------------------------------------------------------------------
+# The other rivals ---------------------------------------------------------------------------------
 
 
 def test_figures_are_those_of_the_test_part(study, file):
@@ -191,7 +215,9 @@ def test_searches_cover_the_stated_points(study, file):
     assert rivals.GAMMAS[model.gamma_] / split.A.shape[1] == expected.best_params_["svc__gamma"]
     np.testing.assert_array_equal(model.predict(split.B), expected.predict(split.B))
     outputs = expected.decision_function(split.B)
-    np.testing.assert_allclose(model.decision_function(split.B), outputs, atol=1e-3 * np.abs(outputs).max())
+    np.testing.assert_allclose(
+        model.decision_function(split.B), outputs, atol=1e-3 * np.abs(outputs).max()
+    )
     assert model.predict_proba(split.B).shape == (12, 2)
 
 
@@ -226,13 +252,15 @@ def test_xrfm_takes_the_setting_that_is_best_on_the_fifth_held_out(study, file):
     assert np.mean(model.predict(split.B) == split.b) > 0.5
 
 
-# Ranks ----------------------------------------------------------------------------------------------------------------
+# Ranks --------------------------------------------------------------------------------------------
 
 
 def test_critical_differences_are_those_of_the_printed_table(study):
     """Demšar (2006), table 5: q of 5 % for 2, 5 and 10 classifiers."""
     for k, q in ((2, 1.960), (5, 2.728), (10, 3.164)):
-        assert study.contest.critical_difference(k, 30) == pytest.approx(q * np.sqrt(k * (k + 1) / 180), rel=1e-3)
+        assert study.contest.critical_difference(k, 30) == pytest.approx(
+            q * np.sqrt(k * (k + 1) / 180), rel=1e-3
+        )
 
 
 def test_bars_join_runs_of_ranks_within_the_difference(study):
@@ -243,7 +271,15 @@ def test_bars_join_runs_of_ranks_within_the_difference(study):
 
 def rows_of(accuracies, split=0):
     return [
-        {"set": name, "split": split, "method": method, "accuracy": value, "log_loss": "", "train": 30.0, "test": 10.0}
+        {
+            "set": name,
+            "split": split,
+            "method": method,
+            "accuracy": value,
+            "log_loss": "",
+            "train": 30.0,
+            "test": 10.0,
+        }
         | {"columns": 4.0, "seconds": 1.0, "auc": 0.5}
         for method, own in accuracies.items()
         for name, value in zip("abcd", own, strict=False)
@@ -252,22 +288,32 @@ def rows_of(accuracies, split=0):
 
 def test_ranks_are_of_sets_that_all_ranked_methods_have(study):
     figures = study.contest.Figures(
-        rows_of({"ours": [0.9, 0.8, 0.7, 0.6], "svm": [0.8, 0.8, 0.9], "forest": [0.7, 0.7, 0.5, 0.9]})
+        rows_of(
+            {"ours": [0.9, 0.8, 0.7, 0.6], "svm": [0.8, 0.8, 0.9], "forest": [0.7, 0.7, 0.5, 0.9]}
+        )
         + rows_of({"xrfm": [1.0], "rfm-leak": [1.0, 1.0, 1.0, 1.0]})
     )
     assert figures.ranked == ["ours", "svm", "forest"]
     assert figures.compared == ["a", "b", "c"]
-    assert figures.ranks() == pytest.approx({"ours": (1 + 1.5 + 2) / 3, "svm": (2 + 1.5 + 1) / 3, "forest": 3})
+    assert figures.ranks() == pytest.approx(
+        {"ours": (1 + 1.5 + 2) / 3, "svm": (2 + 1.5 + 1) / 3, "forest": 3}
+    )
     pair = figures.pair("ours", "svm")
     assert pair.points == pytest.approx(100 * (0.1 + 0 - 0.2) / 3)
     assert pair.cells()[:2] == ["-3.33", "1 / 1 / 1"]
     assert figures.pair("ours", "xrfm").sets == ["a"]
     # Also on sets that one of the ranked methods lacks.
-    assert study.contest.behind(figures) == "d (60.0 for 90.0, random forest), c (70.0 for 90.0, tuned SVM)"
+    assert (
+        study.contest.behind(figures)
+        == "d (60.0 for 90.0, random forest), c (70.0 for 90.0, tuned SVM)"
+    )
 
 
 def test_a_set_counts_for_a_method_that_has_all_its_splits(study):
-    both = [*rows_of({"ours": [0.5, 0.5], "svm": [0.4, 0.4]}), *rows_of({"ours": [0.7, 0.7], "svm": [0.6]}, split=1)]
+    both = [
+        *rows_of({"ours": [0.5, 0.5], "svm": [0.4, 0.4]}),
+        *rows_of({"ours": [0.7, 0.7], "svm": [0.6]}, split=1),
+    ]
     figures = study.contest.Figures(both)
     assert figures.complete("ours") == ["a", "b"]
     assert figures.complete("svm") == ["a"]
@@ -277,12 +323,20 @@ def test_a_set_counts_for_a_method_that_has_all_its_splits(study):
     assert fewer == "2 sets, of 40 samples or more, were run on 2 of the published splits only."
 
 
-# Runs and pages -------------------------------------------------------------------------------------------------------
+# Runs and pages -----------------------------------------------------------------------------------
 
 
 def chosen_options(data, output, **more):
-    given = {"data": str(data), "output": str(output), "jobs": 1, "only": [], "methods": ["ours", "forest"]}
-    return SimpleNamespace(**given | {"most_rows": None, "splits": None, "minutes": None, "device": None} | more)
+    given = {
+        "data": str(data),
+        "output": str(output),
+        "jobs": 1,
+        "only": [],
+        "methods": ["ours", "forest"],
+    }
+    return SimpleNamespace(
+        **given | {"most_rows": None, "splits": None, "minutes": None, "device": None} | more
+    )
 
 
 def quick(method, split, device, with_area):
@@ -311,12 +365,17 @@ def test_a_run_goes_on_where_it_was_and_keeps_no_unit_that_failed(study, file, t
 
 
 def test_the_page_of_uci_classes_is_made_of_all_runs(study, file, tmp_path):
-    contest, page = study.uci_classes.CONTEST._replace(measure=quick), study.common.page_of("uci_classes")
+    contest, page = (
+        study.uci_classes.CONTEST._replace(measure=quick),
+        study.common.page_of("uci_classes"),
+    )
     study.uci_classes.write_page()
     assert "No figures yet" in page.read_text(encoding="utf-8")
     for name in ("two", "three"):
         study.contest.run(chosen_options(file[0].parent, tmp_path / name, only=[name]), contest)
-    study.contest.write_tables([str(tmp_path / name) for name in ("two", "three")], contest, file[0])
+    study.contest.write_tables(
+        [str(tmp_path / name) for name in ("two", "three")], contest, file[0]
+    )
     study.uci_classes.write_page()
     text = page.read_text(encoding="utf-8")
     assert "Over 1 of 2 sets it has a mean rank of 1.00 among 2 methods" in text
@@ -324,11 +383,26 @@ def test_the_page_of_uci_classes_is_made_of_all_runs(study, file, tmp_path):
     assert "| random forest | 80.00 | 2.00 | 0.300 | 1.0 | +10.00 | 1 / 0 / 0 |" in text
     assert "All published ones were run." in text
     cells = study.common.overview_cells("uci_classes")
-    assert cells[:2] == ("accuracy 90.00 %, mean rank 1.00", "80.00 %, mean rank 2.00, random forest")
+    assert cells[:2] == (
+        "accuracy 90.00 %, mean rank 1.00",
+        "80.00 %, mean rank 2.00, random forest",
+    )
     assert cells[2].startswith("rank 1 of 2 methods over 1 sets")
     sets = study.common.read_table("uci_classes_sets")
-    assert sets[1] == {"set": "three", "train": 54, "columns": 5, "kernelmosaic": 90.0, "random forest": 80.0}
-    assert sets[0] == {"set": "two", "train": 36, "columns": 5, "kernelmosaic": 90.0, "random forest": ""}
+    assert sets[1] == {
+        "set": "three",
+        "train": 54,
+        "columns": 5,
+        "kernelmosaic": 90.0,
+        "random forest": 80.0,
+    }
+    assert sets[0] == {
+        "set": "two",
+        "train": 36,
+        "columns": 5,
+        "kernelmosaic": 90.0,
+        "random forest": "",
+    }
     assert (study.common.IMAGES / study.uci_classes.PICTURE).stat().st_size > 1000
 
 
@@ -338,7 +412,9 @@ def test_published_figures_stand_beside_those_of_the_same_folds(study, file, tmp
     path.write_bytes(file[0].read_bytes())
     lines = [f"two,TabPFN-Wide 5k,{k},{0.95 if k < 12 else 0.7},0.9" for k in range(30)]
     lines += ["gisette,TabPFN-Wide 5k,0,0.99,0.99"]
-    (tmp_path / "wide_results.csv").write_text("set,method,fold,accuracy,auc\n" + "\n".join(lines), encoding="utf-8")
+    (tmp_path / "wide_results.csv").write_text(
+        "set,method,fold,accuracy,auc\n" + "\n".join(lines), encoding="utf-8"
+    )
     options = chosen_options(tmp_path, tmp_path / "run", only=["two"], methods=["ours"])
     study.contest.run(options, contest)
     study.contest.write_tables([str(tmp_path / "run")], contest, path)
@@ -348,10 +424,21 @@ def test_published_figures_stand_beside_those_of_the_same_folds(study, file, tmp
     assert "| two | 30 | 90.0 | 80.0 | 18 / 0 / 12 |" in text
     assert "| TabPFN-Wide 5k, published | 80.00 | 2.00 | 0.900 |  | +10.00 | 1 / 0 / 0 |" in text
     assert "gisette" not in text
-    assert "- *kernelmosaic*: {class}`~kernelmosaic.MKLRidgeClassifierCV` with default settings." in text
-    assert "Not run on these sets, though the script has them: equal weights; tuned SVM; random forest;" in text
-    rows = [*rows_of({"ours": [0.9, 0.8], "svm": [0.8, 0.85]}), *rows_of({"ours": [0.5, 0.5], "svm": [0.4]}, split=1)]
-    assert study.wide.lacking(study.contest.Figures(rows)) == (
-        "- *tuned SVM* was not run on all folds of b, and has no rank. On the folds that both have, kernelmosaic has "
-        "+2.50 points of accuracy, better on 1 of 2 sets (*p* = 1.000).\n"
+    assert (
+        "- *kernelmosaic*: {class}`~kernelmosaic.MKLRidgeClassifierCV` with default settings."
+        in text
+    )
+    assert (
+        "Not run on these sets, though the script has them: equal weights; tuned SVM; random"
+        " forest;" in text
+    )
+    rows = [
+        *rows_of({"ours": [0.9, 0.8], "svm": [0.8, 0.85]}),
+        *rows_of({"ours": [0.5, 0.5], "svm": [0.4]}, split=1),
+    ]
+    assert (
+        study.wide.lacking(study.contest.Figures(rows))
+        == "- *tuned SVM* was not run on all folds of b, and has no rank. On the folds that both"
+        " have, kernelmosaic has +2.50 points of accuracy, better on 1 of 2 sets (*p* ="
+        " 1.000).\n"
     )

@@ -1,4 +1,5 @@
-"""What the study of digits computes by itself: views of an image, and how far probabilities are off."""
+"""What the study of digits computes by itself: views of an image, and how far probabilities are
+off."""
 
 from __future__ import annotations
 
@@ -34,10 +35,16 @@ def test_an_upright_image_is_the_one_of_an_affine_map(digits, images):
     y, x = np.mgrid[:28, :28]
     for image, got in zip(images, digits.upright(images), strict=True):
         cy, cx = np.average(y, weights=image), np.average(x, weights=image)
-        slope = np.average((y - cy) * (x - cx), weights=image) / np.average((y - cy) ** 2, weights=image)
+        slope = np.average((y - cy) * (x - cx), weights=image) / np.average(
+            (y - cy) ** 2, weights=image
+        )
         # Rows first, then columns: two maps, since each is interpolated.
-        shifted = ndimage.affine_transform(image.astype(float), np.eye(2), offset=[cy - 13.5, 0], order=1)
-        want = ndimage.affine_transform(shifted, [[1, 0], [slope, 1]], offset=[0, cx - 13.5 - 13.5 * slope], order=1)
+        shifted = ndimage.affine_transform(
+            image.astype(float), np.eye(2), offset=[cy - 13.5, 0], order=1
+        )
+        want = ndimage.affine_transform(
+            shifted, [[1, 0], [slope, 1]], offset=[0, cx - 13.5 - 13.5 * slope], order=1
+        )
         np.testing.assert_allclose(got, want, atol=1e-4)
 
 
@@ -46,7 +53,10 @@ def test_orientations_are_those_of_a_loop_over_pixels(digits, images):
     down, right = np.gradient(image)
     found = np.zeros((8, 7, 7))
     for i, j in np.ndindex(image.shape):
-        size, place = np.hypot(down[i, j], right[i, j]), np.arctan2(down[i, j], right[i, j]) / (np.pi / 4) % 8
+        size, place = (
+            np.hypot(down[i, j], right[i, j]),
+            np.arctan2(down[i, j], right[i, j]) / (np.pi / 4) % 8,
+        )
         turns = [max(0, 1 - min(abs(place - k), 8 - abs(place - k))) for k in range(8)]
         for a, b in np.ndindex(7, 7):
             near = max(0, 1 - abs(i - 4 * a - 1.5) / 4) * max(0, 1 - abs(j - 4 * b - 1.5) / 4)
@@ -62,7 +72,9 @@ def test_the_calibration_error_is_that_of_a_loop_over_bins(digits):
     right = rng.uniform(size=201) < confidence**2
     want = 0.0
     for low in np.arange(15) / 15:
-        own = (confidence >= low) & (confidence < low + 1 / 15 if low < 14 / 15 else confidence <= 1)
+        own = (confidence >= low) & (
+            confidence < low + 1 / 15 if low < 14 / 15 else confidence <= 1
+        )
         if own.any():
             want += own.mean() * abs(right[own].mean() - confidence[own].mean())
     assert digits.calibration_error(confidence, right) == pytest.approx(want)

@@ -1,4 +1,5 @@
-"""What the study of graphs computes by itself: graphs from its files, splits, and machines on their matrices."""
+"""What the study of graphs computes by itself: graphs from its files, splits, and machines on their
+matrices."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ def graphs(monkeypatch):
 
 @pytest.fixture
 def file(tmp_path):
-    """Forty graphs, in the form of the published ones; those of the second class have more edges."""
+    """Forty graphs, in the form of the published ones; those of the second class have more
+    edges."""
     rng = np.random.RandomState(0)
     y = np.arange(40) % 2
     sizes = rng.randint(4, 9, size=40)
@@ -58,7 +60,10 @@ def test_graphs_are_those_of_the_file_and_one_label_for_all_is_none(graphs, file
 def test_every_split_tests_each_graph_once_and_chooses_inside_its_training_part(graphs, file):
     problem = graphs.read_problem(file[0], file[0].parent)
     for protocol, tested in ((graphs.FILE, 30), (graphs.RANDOM, 40)):
-        parts = [graphs.split_of(problem, graphs.Unit("MUTAG", protocol, 1, k, graphs.RIDGE)) for k in range(10)]
+        parts = [
+            graphs.split_of(problem, graphs.Unit("MUTAG", protocol, 1, k, graphs.RIDGE))
+            for k in range(10)
+        ]
         assert len(np.unique(np.concatenate([test for _, test, _, _ in parts]))) == tested
         for train, test, inside, tenth in parts:
             assert len(train) + len(test) == 40
@@ -69,17 +74,27 @@ def test_every_split_tests_each_graph_once_and_chooses_inside_its_training_part(
 def test_machines_on_given_matrices_are_those_of_the_graphs(graphs, file):
     """What normalize="diagonal" makes of graphs is in the matrices.
 
-    Both are solved to rounding: a search starts from weights of folds, which are drawn by what samples hold, graphs
-    here and row numbers there. Intercepts differ a little, as they rest on these folds.
+    Both are solved to rounding: a search starts from weights of folds, which are drawn by what
+    samples hold, graphs here and row numbers there. Intercepts differ a little, as they rest on
+    these folds.
     """
-    problem, (found, y, _) = graphs.read_problem(file[0], file[0].parent), graphs.read_graphs(file[0])
+    problem, (found, y, _) = (
+        graphs.read_problem(file[0], file[0].parent),
+        graphs.read_graphs(file[0]),
+    )
     train, test = np.arange(30), np.arange(30, 40)
-    kernels = [graphs.WeisfeilerLehman(5, "subtree"), graphs.WeisfeilerLehman(5, "assignment"), graphs.ShortestPath()]
+    kernels = [
+        graphs.WeisfeilerLehman(5, "subtree"),
+        graphs.WeisfeilerLehman(5, "assignment"),
+        graphs.ShortestPath(),
+    ]
     direct = graphs.MKLRidgeClassifierCV(kernels, normalize="diagonal", random_state=0, tol=1e-9)
     direct.fit([found[i] for i in train], y[train])
     model = graphs.fit_ridge(problem, train, tol=1e-9)
     np.testing.assert_allclose(model.weights_, direct.weights_, atol=1e-6)
-    np.testing.assert_allclose(model.contributions(test), direct.contributions([found[i] for i in test]), atol=1e-5)
+    np.testing.assert_allclose(
+        model.contributions(test), direct.contributions([found[i] for i in test]), atol=1e-5
+    )
 
 
 def test_an_svm_is_chosen_on_the_tenth_alone(graphs):
@@ -91,11 +106,15 @@ def test_an_svm_is_chosen_on_the_tenth_alone(graphs):
     found = graphs.svm_labels([noise @ noise.T, good], y, train, test, inside, tenth)
     np.testing.assert_array_equal(found, y[40:])
     only = graphs.svm_labels([noise @ noise.T], y, train, test, inside, tenth)
-    by_C = [SVC(C=C, kernel="precomputed").fit((noise @ noise.T)[:40, :40], y[:40]) for C in graphs.CS]
+    by_C = [
+        SVC(C=C, kernel="precomputed").fit((noise @ noise.T)[:40, :40], y[:40]) for C in graphs.CS
+    ]
     assert any(np.array_equal(only, one.predict((noise @ noise.T)[40:, :40])) for one in by_C)
 
 
-@pytest.mark.parametrize("method", ["ridge, uniform", "margin, learned", "best single kernel", "SVM, WL-OA"])
+@pytest.mark.parametrize(
+    "method", ["ridge, uniform", "margin, learned", "best single kernel", "SVM, WL-OA"]
+)
 def test_a_unit_counts_the_test_graphs_that_are_right(graphs, file, method):
     unit = graphs.Unit("MUTAG", graphs.FILE, 0, 4, method)
     name, found = graphs.run_unit(unit, file[0], file[0].parent)
@@ -119,11 +138,15 @@ def test_matrices_are_computed_once_and_read_by_all_processes(graphs, file, caps
     read, _, _ = graphs.read_graphs(file[0])
     for mode in graphs.MODES:
         terms = graphs.WeisfeilerLehman(5, mode).terms().values()
-        for h, (K, summed) in enumerate(zip(accumulate(one(read) for one in terms), problem.sums[mode], strict=True)):
+        for h, (K, summed) in enumerate(
+            zip(accumulate(one(read) for one in terms), problem.sums[mode], strict=True)
+        ):
             np.testing.assert_array_equal(summed, graphs.cosines(K))
             own = dict(problem.kernels)[f"{mode} {h}"].K
             np.testing.assert_allclose(own.diagonal(), 1.0)
-    np.testing.assert_array_equal(problem.kernels[-1][1].K, graphs.cosines(graphs.ShortestPath()(read)))
+    np.testing.assert_array_equal(
+        problem.kernels[-1][1].K, graphs.cosines(graphs.ShortestPath()(read))
+    )
     graphs.run(options, units)
     assert capsys.readouterr().out.count("MUTAG, folds") == 2
 
@@ -136,7 +159,9 @@ def test_weights_learned_from_some_graphs_serve_all(graphs, file):
     learned = graphs.fit_ridge(problem, some)
     np.testing.assert_allclose(model.learned_weights_, learned.weights_)
     options = {"normalize": None, "scale": False, "random_state": 0}
-    given = graphs.MKLRidgeClassifierCV(problem.kernels, weights=learned.weights_, alpha=learned.alpha_, **options)
+    given = graphs.MKLRidgeClassifierCV(
+        problem.kernels, weights=learned.weights_, alpha=learned.alpha_, **options
+    )
     expected = given.fit(train, problem.y).decision_function(train)
     np.testing.assert_allclose(model.decision_function(train), expected, rtol=1e-6)
 

@@ -26,9 +26,13 @@ def molecules(chemistry):
     """Counts of 24 molecules in every fingerprint, numbers in every set of descriptors."""
     rng = np.random.RandomState(0)
     kinds = {fingerprint for fingerprint, _ in chemistry.RIDGE_KERNELS.values()}
-    prints = {kind: sparse.csr_array(rng.poisson(0.8, size=(24, 9)).astype(np.float32)) for kind in kinds}
+    prints = {
+        kind: sparse.csr_array(rng.poisson(0.8, size=(24, 9)).astype(np.float32)) for kind in kinds
+    }
     prints |= {kind: rng.standard_normal((24, 4)) for kind in chemistry.NUMBERS}
-    return chemistry.Molecules(prints, rng.standard_normal(24), np.arange(24) < 20, np.arange(24) % 2 == 0)
+    return chemistry.Molecules(
+        prints, rng.standard_normal(24), np.arange(24) < 20, np.arange(24) % 2 == 0
+    )
 
 
 def test_only_molecules_of_the_benchmark_are_read(chemistry, tmp_path):
@@ -46,8 +50,12 @@ def test_kernels_compare_counts_bits_and_numbers(chemistry, molecules):
     found = chemistry.gram_matrices(molecules, chemistry.RIDGE_KERNELS, chemistry.Laplacian)
     assert list(found) == list(chemistry.RIDGE_KERNELS)
     x, z = molecules.prints["morgan2"].toarray()[[0, 22]]
-    assert found["Morgan 2, counts"][0, 22] == pytest.approx(np.minimum(x, z).sum() / np.maximum(x, z).sum())
-    assert found["Morgan 2"][0, 22] == pytest.approx(np.sum((x > 0) & (z > 0)) / np.sum((x > 0) | (z > 0)))
+    assert found["Morgan 2, counts"][0, 22] == pytest.approx(
+        np.minimum(x, z).sum() / np.maximum(x, z).sum()
+    )
+    assert found["Morgan 2"][0, 22] == pytest.approx(
+        np.sum((x > 0) & (z > 0)) / np.sum((x > 0) | (z > 0))
+    )
     X = molecules.prints["properties"]
     X = np.sign(X) * np.log1p(np.abs(X))
     X = np.clip((X - X[:20].mean(axis=0)) / X[:20].std(axis=0), -5, 5)
@@ -67,4 +75,6 @@ def test_every_method_of_least_squares_predicts_the_test_molecules(chemistry, mo
         found = chemistry.run_ridge("unit", molecules, method)
         assert len(found["predicted"]) == 4
         assert np.sum(found["weights"]) == pytest.approx(1)
-        assert len(found["weights"]) == len(chemistry.KERNELS if method == chemistry.FEW else chemistry.RIDGE_KERNELS)
+        assert len(found["weights"]) == len(
+            chemistry.KERNELS if method == chemistry.FEW else chemistry.RIDGE_KERNELS
+        )

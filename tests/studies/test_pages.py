@@ -1,4 +1,5 @@
-"""The page of the studies is what their committed tables say; and what a stopped run leaves is read again."""
+"""The page of the studies is what their committed tables say; and what a stopped run leaves is read
+again."""
 
 from __future__ import annotations
 
@@ -27,8 +28,12 @@ def test_the_page_says_what_the_tables_say(study, name):
     text = module.page()
     written = common.page_of(name).read_text(encoding="utf-8")
     assert written == common.head_of(name) + text, f"python studies/{name}.py --page makes it anew"
-    assert common.overview_cells(name) == module.summary(), f"python studies/{name}.py --page makes it anew"
-    if not (common.TABLES / f"{name}.csv").exists():  # not run yet: the page has the protocol, and says so
+    assert common.overview_cells(name) == module.summary(), (
+        f"python studies/{name}.py --page makes it anew"
+    )
+    if not (
+        common.TABLES / f"{name}.csv"
+    ).exists():  # not run yet: the page has the protocol, and says so
         assert "No figures yet" in text
         return
     picture = TOP / "docs" / "images" / module.PICTURE
@@ -41,7 +46,9 @@ def test_pages_are_short(study):
     common = study("common")
 
     def count(path):
-        return sum(any(c.isalnum() for c in word) for word in path.read_text(encoding="utf-8").split())
+        return sum(
+            any(c.isalnum() for c in word) for word in path.read_text(encoding="utf-8").split()
+        )
 
     words, overview = {name: count(common.page_of(name)) for name in NAMES}, count(common.OVERVIEW)
     assert {name: number for name, number in words.items() if not 300 <= number <= 1200} == {}
@@ -53,7 +60,10 @@ def test_a_page_is_written_with_its_line_of_the_overview(study, tmp_path):
     common, overview = study("common"), tmp_path / "studies.md"
     (tmp_path / "studies").mkdir()
     before = "# All\n\n| problem | ours | other | verdict |\n| --- | --- | --- | --- |\n"
-    lines = "| [One of *n*](studies/one.md) | 1 | 2 | worse |\n| [Two](studies/two.md) |  |  |  |\nmore\n"
+    lines = (
+        "| [One of *n*](studies/one.md) | 1 | 2 | worse |\n| [Two](studies/two.md) |  |  | "
+        " |\nmore\n"
+    )
     overview.write_text(before + lines, encoding="utf-8")
     assert common.overview_cells("one", overview) == ("1", "2", "worse")
     assert common.overview_cells("two", overview) == ("", "", "")
@@ -61,7 +71,10 @@ def test_a_page_is_written_with_its_line_of_the_overview(study, tmp_path):
     assert common.overview_cells("two", overview) == ("0.5", "not run yet", "")
     changed = lines.replace("two.md) |  |  |  |", "two.md) | 0.5 | not run yet |  |")
     assert overview.read_text(encoding="utf-8") == before + changed
-    assert common.page_of("two", overview).read_text(encoding="utf-8") == common.head_of("two") + "# Two\n"
+    assert (
+        common.page_of("two", overview).read_text(encoding="utf-8")
+        == common.head_of("two") + "# Two\n"
+    )
 
 
 def test_a_stopped_run_goes_on_where_it_was(study, tmp_path):
@@ -81,7 +94,9 @@ def test_a_stopped_run_goes_on_where_it_was(study, tmp_path):
 def test_a_missing_folder_is_named(study, monkeypatch, tmp_path):
     data_file = study("common").data_file
     monkeypatch.delenv("KERNELMOSAIC_DATA", raising=False)
-    with pytest.raises(SystemExit, match="--data FOLDER or the environment variable KERNELMOSAIC_DATA"):
+    with pytest.raises(
+        SystemExit, match="--data FOLDER or the environment variable KERNELMOSAIC_DATA"
+    ):
         data_file(None, "some.npz")
     with pytest.raises(SystemExit, match=r"some\.npz does not exist"):
         data_file(str(tmp_path), "some.npz")
@@ -91,10 +106,14 @@ def test_rows_of_a_table_are_replaced_by_those_of_equal_keys(study, monkeypatch,
     common = study("common")
     monkeypatch.setattr(common, "TABLES", tmp_path)
     common.update_table(
-        "some", [{"set": "a", "n": 1, "error": "0.1"}, {"set": "b", "n": 1, "error": "0.2"}], ("set", "n")
+        "some",
+        [{"set": "a", "n": 1, "error": "0.1"}, {"set": "b", "n": 1, "error": "0.2"}],
+        ("set", "n"),
     )
     common.update_table(
-        "some", [{"set": "a", "n": 1, "error": "0.3"}, {"set": "a", "n": 2, "error": "0.4"}], ("set", "n")
+        "some",
+        [{"set": "a", "n": 1, "error": "0.3"}, {"set": "a", "n": 2, "error": "0.4"}],
+        ("set", "n"),
     )
     assert common.read_table("some") == [
         {"set": "b", "n": 1.0, "error": 0.2},

@@ -1,4 +1,5 @@
-"""What the study of pairs computes by itself: divisions, what is chosen inside them, and its baselines."""
+"""What the study of pairs computes by itself: divisions, what is chosen inside them, and its
+baselines."""
 
 from __future__ import annotations
 
@@ -24,16 +25,24 @@ def pairs(monkeypatch):
 
 @pytest.fixture
 def table(pairs):
-    """Twelve drugs with ten targets; the first kernels of both sides make the values, the others are noise."""
+    """Twelve drugs with ten targets; the first kernels of both sides make the values, the others
+    are noise."""
     rng = np.random.RandomState(0)
     features = [rng.normal(size=(n, 3)) for n in (12, 10)]
     sides = []
     for F in features:
         noise = rng.normal(size=(len(F), 40))
-        sides.append([("true", pairs.cosine(F @ F.T + 0.1 * np.eye(len(F)))), ("noise", pairs.cosine(noise @ noise.T))])
+        sides.append(
+            [
+                ("true", pairs.cosine(F @ F.T + 0.1 * np.eye(len(F)))),
+                ("noise", pairs.cosine(noise @ noise.T)),
+            ]
+        )
     left, right = sides
     grid = np.argwhere(rng.rand(12, 10) < 0.9)
-    y = np.einsum("na,nb,ab->n", features[0][grid[:, 0]], features[1][grid[:, 1]], rng.normal(size=(3, 3)))
+    y = np.einsum(
+        "na,nb,ab->n", features[0][grid[:, 0]], features[1][grid[:, 1]], rng.normal(size=(3, 3))
+    )
     fold = rng.permutation(len(y)) % 6 - 1
     return pairs.Table(grid, y, fold, left, right, (left[0][1], right[0][1]), 10)
 
@@ -71,7 +80,9 @@ def test_the_ridge_of_one_product_is_that_of_the_matrix_written_down(pairs, tabl
     F = pairs.kron_ridge(A, B, table.pairs, table.y, 0.5)
     K = A[np.ix_(i, i)] * B[np.ix_(j, j)]
     direct = KernelRidge(alpha=0.5, kernel="precomputed").fit(K, table.y - table.y.mean())
-    np.testing.assert_allclose(F[i, j], direct.predict(K) + table.y.mean(), atol=0.01 * np.ptp(table.y))
+    np.testing.assert_allclose(
+        F[i, j], direct.predict(K) + table.y.mean(), atol=0.01 * np.ptp(table.y)
+    )
 
 
 @pytest.mark.parametrize("new", ["published", "left"])
@@ -85,7 +96,9 @@ def test_the_best_single_product_is_that_of_the_values(pairs, table, new):
 def test_normal_scores_see_the_order_of_the_targets_alone(pairs, table):
     found = []
     for y in (table.y, np.exp(table.y)):
-        task = pairs.make_task(replace(table, y=y), pairs.Unit("davis", "published", 0, pairs.SCORES))
+        task = pairs.make_task(
+            replace(table, y=y), pairs.Unit("davis", "published", 0, pairs.SCORES)
+        )
         _, outputs = pairs.normal_scores(task)
         # Means of bins of targets, or between two of them.
         assert y.min() <= outputs.min() < outputs.max() <= y.max()

@@ -1,4 +1,5 @@
-"""What the study of survival computes by itself: published folds, indicators of levels, scores of the test part."""
+"""What the study of survival computes by itself: published folds, indicators of levels, scores of
+the test part."""
 
 from __future__ import annotations
 
@@ -26,14 +27,22 @@ def study(monkeypatch):
 
 @pytest.fixture
 def file(tmp_path):
-    """Two sets in the form of the published ones; the first has a column of three levels and a constant one."""
+    """Two sets in the form of the published ones; the first has a column of three levels and a
+    constant one."""
     rng = np.random.RandomState(0)
     X = np.column_stack([rng.normal(size=60), rng.randint(3, size=60), np.ones(60)])
     time, status = np.exp(X[:, 0]), (rng.rand(60) < 0.7).astype(int)
     arrays = {"names": ["some", "small"]}
     for name, n in (("some", 60), ("small", 30)):
-        arrays |= {f"{name}_X": X[:n], f"{name}_columns": ["age", "stage", "one"], f"{name}_time": time[:n]}
-        arrays |= {f"{name}_levels": json.dumps({"stage": ["I", "II", "III"]}), f"{name}_status": status[:n]}
+        arrays |= {
+            f"{name}_X": X[:n],
+            f"{name}_columns": ["age", "stage", "one"],
+            f"{name}_time": time[:n],
+        }
+        arrays |= {
+            f"{name}_levels": json.dumps({"stage": ["I", "II", "III"]}),
+            f"{name}_status": status[:n],
+        }
         arrays |= {f"{name}_fold": np.array([rng.permutation(n) % 3 for _ in range(2)])}
     path = tmp_path / "survival.npz"
     np.savez(path, **arrays)
@@ -48,13 +57,21 @@ def test_an_iteration_is_a_fold_of_a_repeat_and_levels_are_indicators(study, fil
     expected = np.column_stack([X[:, 0], X[:, 1] == 1, X[:, 1] == 2])
     np.testing.assert_array_equal(A, expected[~test])
     np.testing.assert_array_equal(B, expected[test])
-    np.testing.assert_array_equal(a, np.column_stack([arrays["some_status"], arrays["some_time"]])[~test])
+    np.testing.assert_array_equal(
+        a, np.column_stack([arrays["some_status"], arrays["some_time"]])[~test]
+    )
     np.testing.assert_array_equal(b[:, 1], arrays["some_time"][test])
 
 
 def test_first_folds_come_first_and_small_sets_before_large_ones(study, file):
     units = study.all_units(file[0], [])
-    assert [unit.name for unit in units[:5]] == ["small, 1", "small, 2", "some, 1", "some, 2", "small, 3"]
+    assert [unit.name for unit in units[:5]] == [
+        "small, 1",
+        "small, 2",
+        "some, 1",
+        "some, 2",
+        "small, 3",
+    ]
     assert len(units) == len(set(units)) == 12
     assert {unit.set for unit in study.all_units(file[0], ["some"])} == {"some"}
 
@@ -70,4 +87,6 @@ def test_a_unit_scores_the_test_part(study, file):
     B = scaler.transform(B)
     assert name == "some, 1"
     assert found["concordance"] == pytest.approx(concordance_index(b, model.predict(B)))
-    assert found["brier"] == pytest.approx(integrated_brier_score(a, b, model.predict_survival_function(B)))
+    assert found["brier"] == pytest.approx(
+        integrated_brier_score(a, b, model.predict_survival_function(B))
+    )

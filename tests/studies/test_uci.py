@@ -1,4 +1,5 @@
-"""What the study of UCI computes by itself: the published splits, densities, and which fits need a device."""
+"""What the study of UCI computes by itself: the published splits, densities, and which fits need a
+device."""
 
 from __future__ import annotations
 
@@ -46,7 +47,13 @@ def file(tmp_path):
     X = np.column_stack([rng.normal(size=(60, 2)), np.ones(60)])
     y = 5 + np.sin(X[:, 0]) + 0.1 * rng.normal(size=60)
     path = tmp_path / "uci_regression.npz"
-    np.savez(path, yacht_X=X, yacht_y=y[:, np.newaxis], yacht_test_3=np.array([7, 2, 50]), yacht_test_2=np.array([1]))
+    np.savez(
+        path,
+        yacht_X=X,
+        yacht_y=y[:, np.newaxis],
+        yacht_test_3=np.array([7, 2, 50]),
+        yacht_test_2=np.array([1]),
+    )
     return path, X, y
 
 
@@ -61,7 +68,9 @@ def test_a_split_trains_on_all_rows_but_those_to_test_on(uci, file):
 
 def test_the_density_is_that_of_a_gaussian(uci):
     y, mean, deviation = np.array([1.0, 2.0]), np.array([0.5, 4.0]), np.array([0.1, 3.0])
-    assert uci.log_density(y, mean, deviation) == pytest.approx(norm(mean, deviation).logpdf(y).mean())
+    assert uci.log_density(y, mean, deviation) == pytest.approx(
+        norm(mean, deviation).logpdf(y).mean()
+    )
 
 
 def test_rows_are_all_or_a_draw_of_the_split(uci):
@@ -101,10 +110,12 @@ def test_units_have_names_of_their_own_and_large_exact_fits_need_a_device(uci):
     assert {unit.set for unit in units if unit.on_device} == set(uci.LARGE)
     assert {unit.method for unit in units if unit.on_device} == {uci.BEST, uci.EQUAL, uci.XRFM}
     assert len([unit for unit in units if unit.set == "kin8nm" and unit.method == uci.BEST]) == 20
-    assert {unit.method for unit in units if unit.set == "yacht"} == {one for own in uci.GROUPS.values() for one in own}
+    assert {unit.method for unit in units if unit.set == "yacht"} == {
+        one for own in uci.GROUPS.values() for one in own
+    }
 
 
-# xRFM -----------------------------------------------------------------------------------------------------------------
+# xRFM ---------------------------------------------------------------------------------------------
 
 
 class Constant:
@@ -128,7 +139,9 @@ def test_xrfm_takes_the_setting_of_the_least_error_on_the_fifth_held_out(uci, fi
     assert (len(z), len(h)) == (46, 11)
     np.testing.assert_allclose([Z.mean(axis=0), Z.std(axis=0) - 1], 0, atol=1e-6)
     mean, deviation = model.targets_.mean_[0], model.targets_.scale_[0]
-    np.testing.assert_allclose(np.sort(np.concatenate([z, h]).ravel()), np.sort((a - mean) / deviation), atol=1e-5)
+    np.testing.assert_allclose(
+        np.sort(np.concatenate([z, h]).ravel()), np.sort((a - mean) / deviation), atol=1e-5
+    )
     outputs = [1 / sys.modules["_rivals"].xrfm_settings(k)["bandwidth"] for k in range(30)]
     best = min(outputs, key=lambda one: np.mean((one - h) ** 2))
     np.testing.assert_allclose(model.predict(B), mean + deviation * best)
@@ -149,14 +162,18 @@ def test_the_package_learns_a_curve(uci, file):
 def test_tables_of_a_run_leave_other_fits_as_they_are(copied, file, monkeypatch, tmp_path, capsys):
     monkeypatch.setitem(sys.modules, "xrfm", SimpleNamespace(xRFM=Constant, __spec__=True))
     published = tmp_path / "uci_regression_results.csv"
-    published.write_text("set,method,rmse,ll,splits,source\nyacht,net,0.66,-1.2,same,paper\n", encoding="utf-8")
+    published.write_text(
+        "set,method,rmse,ll,splits,source\nyacht,net,0.66,-1.2,same,paper\n", encoding="utf-8"
+    )
     kept = {"set": "yacht", "split": 0, "train": 57, "test": 3, "method": copied.SVM, "rmse": "0.5"}
     kept |= {"ll": "", "covered": "", "width": "", "seconds": "4.51"}
     copied.write_table("uci", [kept])
     copied.write_table("uci_machines", [{"machine": "first"}])
     with pytest.raises(SystemExit, match="no fits of uci there"):
         copied.write_tables([str(tmp_path / "none")], published)
-    options = SimpleNamespace(data=str(tmp_path), output=str(tmp_path / "run"), jobs=1, only=["yacht"], device=None)
+    options = SimpleNamespace(
+        data=str(tmp_path), output=str(tmp_path / "run"), jobs=1, only=["yacht"], device=None
+    )
     options.groups, options.splits, options.tables = ["xrfm"], [0, 2, 3], []
     for _ in range(2):
         copied.run(options)
@@ -167,13 +184,19 @@ def test_tables_of_a_run_leave_other_fits_as_they_are(copied, file, monkeypatch,
     copied.write_tables([options.output], published)
     rows = copied.read_table("uci")
     found = copied.run_unit(copied.Unit("yacht", 3, copied.XRFM), file[0], None)[1]["rmse"]
-    assert [(row["split"], row["method"]) for row in rows] == [(0, copied.SVM), (2, copied.XRFM), (3, copied.XRFM)]
+    assert [(row["split"], row["method"]) for row in rows] == [
+        (0, copied.SVM),
+        (2, copied.XRFM),
+        (3, copied.XRFM),
+    ]
     assert [rows[0]["rmse"], rows[2]["rmse"]] == pytest.approx([0.5, found], rel=1e-5)
     assert copied.common.machines("uci_machines") == f"first and {copied.machine()}"
 
 
 def test_a_machine_with_and_without_its_gpu_is_named_once(copied):
-    copied.write_table("uci_machines", [{"machine": "first"}, {"machine": "second"}, {"machine": "first; a GPU"}])
+    copied.write_table(
+        "uci_machines", [{"machine": "first"}, {"machine": "second"}, {"machine": "first; a GPU"}]
+    )
     assert copied.common.machines("uci_machines") == "second and first; a GPU"
 
 
@@ -190,17 +213,24 @@ def test_methods_are_compared_on_the_splits_that_all_have(copied):
             "seconds": s,
         }
         for name, factor in (("yacht", 1.0), ("energy", 2.0), ("kin8nm", 3.0))
-        for method, e, s, splits in ((uci.BEST, 0.5, 1, range(6)), (uci.XRFM, 0.5 * factor, 30, (2, 3, 4)))
+        for method, e, s, splits in (
+            (uci.BEST, 0.5, 1, range(6)),
+            (uci.XRFM, 0.5 * factor, 30, (2, 3, 4)),
+        )
         for k in splits
         if not (method == uci.XRFM and name == "kin8nm")
     ]
     uci.write_table("uci", rows)
-    uci.write_table("uci_published", [{"set": "yacht", "method": "net", "rmse": 0.66, "ll": -1.2, "source": "paper"}])
+    uci.write_table(
+        "uci_published",
+        [{"set": "yacht", "method": "net", "rmse": 0.66, "ll": -1.2, "source": "paper"}],
+    )
     figures = uci.Figures()
     energy, yacht = figures.same_splits((uci.BEST, uci.XRFM)).splitlines()[2:]
     assert energy == "| energy | 2 to 4 | 0.515 ± 0.003 | 1.03 ± 0.01 | 1.0 / 30.0 |"
     assert yacht == "| yacht | 2 to 4 | 0.515 ± 0.003 | 0.515 ± 0.003 | 1.0 / 30.0 |"
-    # Two sets, of which one is equal: the ratio is the root of a half, and one difference of one has p = 1.
+    # Two sets, of which one is equal: the ratio is the root of a half, and one difference of one
+    # has p = 1.
     assert figures.compared(uci.BEST, uci.XRFM) == ["0.707", "1 of 2", "1 / 0", "1.000"]
     assert figures.compared(uci.BEST, uci.SVM) == [""] * 4
     # Twice the error on three splits, and 0.5 (1 + 0.01 · 2.5) over all six.

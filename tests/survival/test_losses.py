@@ -1,4 +1,5 @@
-"""Hazards and ranks on a learned kernel, against general optimisers; survival functions, and the search of C."""
+"""Hazards and ranks on a learned kernel, against general optimisers; survival functions, and the
+search of C."""
 
 from __future__ import annotations
 
@@ -15,7 +16,12 @@ from sklearn.preprocessing import StandardScaler
 
 from kernelmosaic import MKLSurvival, MKLSurvivalCV, load, save
 from kernelmosaic.kernels import Gaussian, Laplacian, Linear, Polynomial
-from kernelmosaic.metrics import StepFunction, concordance_index, integrated_brier_score, kaplan_meier
+from kernelmosaic.metrics import (
+    StepFunction,
+    concordance_index,
+    integrated_brier_score,
+    kaplan_meier,
+)
 from kernelmosaic.survival.curves import LocationScale
 from kernelmosaic.survival.machine import Cox, OrderedPairs, Ranking
 
@@ -31,13 +37,16 @@ SMOOTH = ("cox", "rank")
 
 
 def partial_likelihood(f, y=Y):
-    """Minus the logarithm of the partial likelihood, time by time and term by term, in long double."""
+    """Minus the logarithm of the partial likelihood, time by time and term by term, in long
+    double."""
     event, time = y[:, 0] > 0, y[:, 1]
     risk, total = np.exp(-f.astype(np.longdouble)), np.longdouble(0)
     for t in np.unique(time[event]):
         now = event & (time == t)
         d = int(now.sum())
-        total += f[now].sum() + sum(np.log(risk[time >= t].sum() - k / d * risk[now].sum()) for k in range(d))
+        total += f[now].sum() + sum(
+            np.log(risk[time >= t].sum() - k / d * risk[now].sum()) for k in range(d)
+        )
     return float(total)
 
 
@@ -53,7 +62,7 @@ def pairs(f, y=Y):
 LOSSES = {"cox": partial_likelihood, "rank": pairs}
 
 
-# The loss ------------------------------------------------------------------------------------------------------------
+# The loss -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("machine", "naive"), [(Cox, partial_likelihood), (Ranking, pairs)])
@@ -64,7 +73,9 @@ def test_value_slopes_and_curvature_are_those_of_naive_sums(machine, naive):
     h, rows = 1e-5, RNG.permutation(N)[:12]
     slopes = [0.7 * (naive(f + h * e) - naive(f - h * e)) / (2 * h) for e in np.eye(N)[rows]]
     assert_allclose(here.slopes[rows], slopes, atol=1e-6)
-    bends = [(program.at(f + h * e).slopes - program.at(f - h * e).slopes) / (2 * h) for e in np.eye(N)]
+    bends = [
+        (program.at(f + h * e).slopes - program.at(f - h * e).slopes) / (2 * h) for e in np.eye(N)
+    ]
     assert_allclose(here.times(np.eye(N)), bends, atol=1e-6)
     assert_allclose(here.times(f), bends @ f, atol=1e-5)
 
@@ -84,7 +95,9 @@ def test_the_curvature_of_outputs_far_apart_does_not_overflow():
     here, h = program.at(f), 1e-4
     with np.errstate(over="raise", invalid="raise"):
         found = here.times(np.eye(N))
-    bends = [(program.at(f + h * e).slopes - program.at(f - h * e).slopes) / (2 * h) for e in np.eye(N)]
+    bends = [
+        (program.at(f + h * e).slopes - program.at(f - h * e).slopes) / (2 * h) for e in np.eye(N)
+    ]
     assert_allclose(found, bends, atol=1e-6)
 
 
@@ -107,14 +120,16 @@ def test_many_repeats_of_a_time_are_a_bounded_number_of_terms():
     assert model.score(X, Y) > 0.7
 
 
-# The problem ---------------------------------------------------------------------------------------------------------
+# The problem --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("loss", SMOOTH)
 def test_a_linear_kernel_is_the_machine_of_its_columns(loss):
     some, y = X[:35], Y[:35]
     model = MKLSurvival([Linear()], loss=loss, C=0.4, normalize=None, tol=1e-10).fit(some, y)
-    value = minimize(lambda w: 0.5 * w @ w + 0.4 * LOSSES[loss](some @ w, y), np.zeros(4), tol=1e-10)
+    value = minimize(
+        lambda w: 0.5 * w @ w + 0.4 * LOSSES[loss](some @ w, y), np.zeros(4), tol=1e-10
+    )
     f = some @ value.x
     assert_allclose(model.predict(some), f - f.mean(), atol=1e-5)
     assert model.objective_ == pytest.approx(value.fun, rel=1e-9)
@@ -174,7 +189,9 @@ def test_slopes_of_the_value_in_the_weights_are_the_forms_of_the_coefficients(lo
 @pytest.mark.parametrize("loss", SMOOTH)
 def test_features_of_full_rank_are_the_kernels(loss):
     exact = MKLSurvival([Gaussian(), Laplacian()], loss=loss, tol=1e-7).fit(X, Y)
-    model = MKLSurvival(exact.kernels, loss=loss, tol=1e-7, approximation="nystroem", rank=N, random_state=0).fit(X, Y)
+    model = MKLSurvival(
+        exact.kernels, loss=loss, tol=1e-7, approximation="nystroem", rank=N, random_state=0
+    ).fit(X, Y)
     assert model.objective_ == pytest.approx(exact.objective_, rel=1e-5)
     assert_allclose(model.predict(X), exact.predict(X), atol=1e-2)
 
@@ -195,7 +212,7 @@ def test_a_weight_of_two_is_a_sample_given_twice(loss):
         assert_allclose(*S, atol=1e-3)
 
 
-# Survival functions --------------------------------------------------------------------------------------------------
+# Survival functions -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("loss", ["censored", *SMOOTH])
@@ -250,15 +267,22 @@ def test_every_sample_has_its_own_step_alone_or_among_others(loss):
     for seed in range(8):
         random = np.random.default_rng(seed)
         Z = random.standard_normal((12, 3))
-        time, limit = np.exp(Z[:, 0] + 0.3 * random.standard_normal(12)), random.exponential(6.0, 12)
+        time, limit = (
+            np.exp(Z[:, 0] + 0.3 * random.standard_normal(12)),
+            random.exponential(6.0, 12),
+        )
         y = np.column_stack([time <= limit, np.minimum(time, limit)])
         model = MKLSurvival([Gaussian()], loss=loss).fit(Z, y)
         S = model.predict_survival_function(Z, return_array=True)
-        alone = np.vstack([model.predict_survival_function(Z[[i]], return_array=True) for i in range(12)])
+        alone = np.vstack(
+            [model.predict_survival_function(Z[[i]], return_array=True) for i in range(12)]
+        )
         assert_allclose(alone, S, atol=1e-12)
         curves = model.curves_
         residual = np.log(y[:, 1]) - curves.slope * model.predict(Z) - curves.shift
-        if np.diff(np.sort(residual)).min() < 1e-8:  # equal but for rounding: the sum by hand has no order for them
+        if (
+            np.diff(np.sort(residual)).min() < 1e-8
+        ):  # equal but for rounding: the sum by hand has no order for them
             continue
         knots, share = kaplan_meier(residual, y[:, 0])
         at = np.searchsorted(model.unique_times_, y[:, 1])
@@ -289,30 +313,41 @@ def test_ranks_are_put_on_the_scale_of_log_times():
         off = log_time - line[0] * f - line[1]
         return np.where(EVENT, np.abs(off), np.maximum(off, 0.0)).sum()
 
-    best = min(minimize(absolute_error, [a, 2.0], method="Nelder-Mead", tol=1e-10).fun for a in (0.5, 1.0, 2.0))
+    best = min(
+        minimize(absolute_error, [a, 2.0], method="Nelder-Mead", tol=1e-10).fun
+        for a in (0.5, 1.0, 2.0)
+    )
     assert absolute_error((curves.slope, curves.shift)) <= best * (1 + 1e-3)
 
 
-# The search ----------------------------------------------------------------------------------------------------------
+# The search ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("scoring", [None, "concordance", "brier"])
 def test_scores_of_the_search_and_curves_from_samples_held_out(scoring):
-    model = MKLSurvivalCV(KERNELS, Cs=[0.03, 0.5], norms=(1, "uniform"), cv=3, scoring=scoring).fit(X, Y)
+    model = MKLSurvivalCV(KERNELS, Cs=[0.03, 0.5], norms=(1, "uniform"), cv=3, scoring=scoring).fit(
+        X, Y
+    )
     folds = list(StratifiedKFold(3).split(X, EVENT))
     held = {}
     for C in (0.03, 0.5):
         outputs = np.empty(N)
         for train, test in folds:
             scale = StandardScaler().fit(X[train])
-            one = MKLSurvival(KERNELS, loss="cox", C=C, weights="uniform" if model.norm_ == "uniform" else None)
-            outputs[test] = one.fit(scale.transform(X[train]), Y[train]).predict(scale.transform(X[test]))
+            one = MKLSurvival(
+                KERNELS, loss="cox", C=C, weights="uniform" if model.norm_ == "uniform" else None
+            )
+            outputs[test] = one.fit(scale.transform(X[train]), Y[train]).predict(
+                scale.transform(X[test])
+            )
         held[C] = outputs
 
     def curves(rows):
         """Breslow's hazards with the slope of calibration, naively."""
         f, y = held[model.C_][rows], Y[rows]
-        slope = minimize_scalar(lambda a: partial_likelihood(a * f, y), bounds=(0, 10), method="bounded").x
+        slope = minimize_scalar(
+            lambda a: partial_likelihood(a * f, y), bounds=(0, 10), method="bounded"
+        ).x
         risk, times = np.exp(-slope * f), np.unique(y[:, 1])
         steps = [np.sum(y[y[:, 1] == t, 0]) / risk[y[:, 1] >= t].sum() for t in times]
         return slope, times, np.cumsum(steps)
@@ -337,24 +372,45 @@ def test_scores_of_the_search_and_curves_from_samples_held_out(scoring):
 
 
 def test_the_search_is_cloned_and_kept(tmp_path):
-    model = MKLSurvivalCV([Linear(), Gaussian()], Cs=2, norms=1, cv=2, loss="rank").fit(X[:40], Y[:40])
+    model = MKLSurvivalCV([Linear(), Gaussian()], Cs=2, norms=1, cv=2, loss="rank").fit(
+        X[:40], Y[:40]
+    )
     assert clone(model).get_params()["loss"] == "rank"
     assert MKLSurvivalCV().loss == "cox"
     save(model, tmp_path / "model.skops")
     loaded = load(tmp_path / "model.skops")
-    assert_allclose(loaded.predict_survival_function(X, return_array=True), model.predict_survival_function(X, True))
+    assert_allclose(
+        loaded.predict_survival_function(X, return_array=True),
+        model.predict_survival_function(X, True),
+    )
 
 
-# What is refused -----------------------------------------------------------------------------------------------------
+# What is refused ----------------------------------------------------------------------------------
 
 WRONG = {
     "loss": (MKLSurvival(loss="hinge"), Y, "loss='hinge': choose one of 'censored', 'cox', 'rank'"),
-    "entry": (MKLSurvival(loss="cox"), np.column_stack([Y[:, 0], Y[:, 1] - 0.5, Y[:, 1]]), "left truncation"),
-    "silp": (MKLSurvival(loss="cox", solver="silp"), Y, "solver='silp' supports .* not Cox; use solver='newton'"),
-    "qcqp": (MKLSurvival(loss="rank", solver="qcqp"), Y, "solver='qcqp' supports .* not Ranking; use solver='newton'"),
+    "entry": (
+        MKLSurvival(loss="cox"),
+        np.column_stack([Y[:, 0], Y[:, 1] - 0.5, Y[:, 1]]),
+        "left truncation",
+    ),
+    "silp": (
+        MKLSurvival(loss="cox", solver="silp"),
+        Y,
+        "solver='silp' supports .* not Cox; use solver='newton'",
+    ),
+    "qcqp": (
+        MKLSurvival(loss="rank", solver="qcqp"),
+        Y,
+        "solver='qcqp' supports .* not Ranking; use solver='newton'",
+    ),
     "alignment": (MKLSurvival(loss="cox", solver="alignment"), Y, "use solver='newton'"),
     "scoring": (MKLSurvivalCV(scoring="accuracy"), Y, "scoring='accuracy' with loss='cox': give"),
-    "likelihood": (MKLSurvivalCV(loss="rank", scoring="likelihood"), Y, "scoring='likelihood' with loss='rank'"),
+    "likelihood": (
+        MKLSurvivalCV(loss="rank", scoring="likelihood"),
+        Y,
+        "scoring='likelihood' with loss='rank'",
+    ),
     "C": (MKLSurvival(loss="cox", C=-1.0), Y, "C=-1.0: give a positive, finite number"),
 }
 
@@ -371,7 +427,7 @@ def test_more_pairs_than_fit_the_memory_are_refused():
         OrderedPairs(np.arange(1.0, 8001.0), np.ones(8000), np.ones(8000), 1.0)
 
 
-# Few events, and times of zero ---------------------------------------------------------------------------------------
+# Few events, and times of zero --------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("loss", ["cox", "rank", "censored"])
@@ -379,11 +435,15 @@ def test_more_pairs_than_fit_the_memory_are_refused():
 def test_a_search_whose_folds_lack_events_says_so(loss):
     one = np.column_stack([np.arange(N) == 3, Y[:, 1]])
     with pytest.raises(
-        ValueError, match=r"no event was observed in the training samples of a fold.*fewer folds \(cv\)"
+        ValueError,
+        match=r"no event was observed in the training samples of a fold.*fewer folds \(cv\)",
     ):
         MKLSurvivalCV([Linear()], loss=loss, Cs=2, cv=3).fit(X, one)
     three = np.column_stack([np.arange(N) < 3, Y[:, 1]])
-    message = r"scoring=None is undefined in fold 4, 5 \(of 5\), whose held-out samples .* use fewer folds"
+    message = (
+        r"scoring=None is undefined in fold 4, 5 \(of 5\), whose held-out samples .* use fewer"
+        r" folds"
+    )
     with pytest.raises(ValueError, match=message):
         MKLSurvivalCV([Linear()], loss=loss, Cs=2, cv=5).fit(X, three)
 
@@ -409,6 +469,7 @@ def test_only_logarithms_need_positive_times():
     first = np.argmin(shifted[:, 1])
     for model in (MKLSurvival([Linear()]), MKLSurvivalCV([Linear()], loss="censored", Cs=2)):
         with pytest.raises(
-            ValueError, match=f"time of sample {first} is 0; times must be positive with loss='censored'"
+            ValueError,
+            match=f"time of sample {first} is 0; times must be positive with loss='censored'",
         ):
             model.fit(X, shifted)

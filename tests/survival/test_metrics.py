@@ -1,4 +1,5 @@
-"""Scores of survival predictions: naive loops over samples and pairs, and scikit-survival where it is installed."""
+"""Scores of survival predictions: naive loops over samples and pairs, and scikit-survival where it
+is installed."""
 
 from __future__ import annotations
 
@@ -50,7 +51,11 @@ def test_kaplan_meier_is_the_product_over_times(reverse):
     assert_allclose(share, [alive(HELD, t, reverse) for t in times], atol=1e-12)
     twice = kaplan_meier(np.tile(HELD[:, 1], 2), np.tile(HELD[:, 0], 2), reverse=reverse)[1]
     assert_allclose(twice, share, atol=1e-12)
-    assert_allclose(kaplan_meier(HELD[:, 1], HELD[:, 0], np.full(50, 2.0), reverse=reverse)[1], share, atol=1e-12)
+    assert_allclose(
+        kaplan_meier(HELD[:, 1], HELD[:, 0], np.full(50, 2.0), reverse=reverse)[1],
+        share,
+        atol=1e-12,
+    )
 
 
 def test_brier_score_sums_over_samples():
@@ -61,13 +66,19 @@ def test_brier_score_sums_over_samples():
                 total += S**2 / alive(TRAIN, time, reverse=True)
             elif time > t:
                 total += (1 - S) ** 2 / alive(TRAIN, t, reverse=True)
-        assert brier_score(TRAIN, HELD, SURVIVAL, TIMES)[k] == pytest.approx(total / len(HELD), abs=1e-12)
+        assert brier_score(TRAIN, HELD, SURVIVAL, TIMES)[k] == pytest.approx(
+            total / len(HELD), abs=1e-12
+        )
 
 
 def test_integral_is_by_trapezoids_and_reads_step_functions():
     score = brier_score(TRAIN, HELD, SURVIVAL, TIMES)
-    expected = sum(0.5 * (score[k] + score[k + 1]) * (TIMES[k + 1] - TIMES[k]) for k in range(3)) / 6.0
-    assert integrated_brier_score(TRAIN, HELD, SURVIVAL, TIMES) == pytest.approx(expected, abs=1e-12)
+    expected = (
+        sum(0.5 * (score[k] + score[k + 1]) * (TIMES[k + 1] - TIMES[k]) for k in range(3)) / 6.0
+    )
+    assert integrated_brier_score(TRAIN, HELD, SURVIVAL, TIMES) == pytest.approx(
+        expected, abs=1e-12
+    )
     steps = [StepFunction(TIMES, row) for row in SURVIVAL]
     assert integrated_brier_score(TRAIN, HELD, steps, TIMES) == pytest.approx(expected, abs=1e-12)
     times = usual_times(HELD)
@@ -95,13 +106,20 @@ def test_unos_concordance_weighs_pairs_by_censoring(tau):
             if time < other_time or (time == other_time and not other_event):
                 pairs += weight
                 right += weight * ((own < other) + 0.5 * (own == other))
-    assert uno_concordance_index(TRAIN, HELD, RISK, tau=tau) == pytest.approx(right / pairs, abs=1e-12)
+    assert uno_concordance_index(TRAIN, HELD, RISK, tau=tau) == pytest.approx(
+        right / pairs, abs=1e-12
+    )
 
 
 def test_scores_are_those_of_scikit_survival():
     metrics = pytest.importorskip("sksurv.metrics")
-    train, held = (np.array([(e > 0, t) for e, t in y], dtype=[("e", "?"), ("t", "f8")]) for y in (TRAIN, HELD))
-    assert_allclose(brier_score(train, held, SURVIVAL, TIMES), metrics.brier_score(train, held, SURVIVAL, TIMES)[1])
+    train, held = (
+        np.array([(e > 0, t) for e, t in y], dtype=[("e", "?"), ("t", "f8")]) for y in (TRAIN, HELD)
+    )
+    assert_allclose(
+        brier_score(train, held, SURVIVAL, TIMES),
+        metrics.brier_score(train, held, SURVIVAL, TIMES)[1],
+    )
     theirs = metrics.integrated_brier_score(train, held, SURVIVAL, TIMES)
     assert integrated_brier_score(train, held, SURVIVAL, TIMES) == pytest.approx(theirs, rel=1e-12)
     harrell = metrics.concordance_index_censored(held["e"], held["t"], -RISK)[0]
@@ -114,15 +132,24 @@ def test_what_censoring_leaves_undefined_is_nan():
     """The last training sample is censored at 3, and everybody who is predicted lives beyond."""
     train, held = [[1, 1.0], [1, 2.0], [0, 3.0]], [[1, 4.0], [1, 5.0], [1, 6.0], [0, 7.0]]
     dead = np.zeros((4, 3))
-    with pytest.warns(UndefinedMetricWarning, match="Brier score is not defined from time 3.5 on: no sample"):
-        assert np.isnan(brier_score(train, held, dead, [2.5, 3.5, 4.5])).tolist() == [False, True, True]
+    with pytest.warns(
+        UndefinedMetricWarning, match="Brier score is not defined from time 3.5 on: no sample"
+    ):
+        assert np.isnan(brier_score(train, held, dead, [2.5, 3.5, 4.5])).tolist() == [
+            False,
+            True,
+            True,
+        ]
     with pytest.warns(UndefinedMetricWarning, match="give smaller times"):
         assert np.isnan(integrated_brier_score(train, held, dead, [2.5, 3.5, 4.5]))
-    with pytest.warns(UndefinedMetricWarning, match="Uno's concordance is not defined from time 4 on"):
+    with pytest.warns(
+        UndefinedMetricWarning, match="Uno's concordance is not defined from time 4 on"
+    ):
         assert np.isnan(uno_concordance_index(train, held, [1.0, 2.0, 3.0, 4.0]))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        # Before 3 all is known; samples without weight need nothing; an event that none outlives has no pair.
+        # Before 3 all is known; samples without weight need nothing; an event that none outlives
+        # has no pair.
         assert brier_score(train, held, np.zeros((4, 1)), [2.5]) == pytest.approx(1.0)
         early = [[1, 1.5], *held]
         curves = np.full((5, 1), 0.25)

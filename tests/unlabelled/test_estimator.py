@@ -1,4 +1,5 @@
-"""Embedding and clusters of several views without labels, against scikit-learn on the summed kernel."""
+"""Embedding and clusters of several views without labels, against scikit-learn on the summed
+kernel."""
 
 from __future__ import annotations
 
@@ -40,7 +41,8 @@ def rows(views, which):
 
 
 def reference(train, new):
-    """The mean of the Gaussians of the median width, centred and of unit trace, by scikit-learn alone."""
+    """The mean of the Gaussians of the median width, centred and of unit trace, by scikit-learn
+    alone."""
     K, across = 0.0, 0.0
     for A, B in zip(train.values(), new.values(), strict=True):
         scaler = StandardScaler().fit(A)
@@ -48,11 +50,14 @@ def reference(train, new):
         gamma = 1.0 / np.median(pdist(A)) ** 2
         center = KernelCenterer().fit(rbf_kernel(A, gamma=gamma))
         own = center.transform(rbf_kernel(A, gamma=gamma))
-        K, across = K + own / np.trace(own), across + center.transform(rbf_kernel(B, A, gamma=gamma)) / np.trace(own)
+        K, across = (
+            K + own / np.trace(own),
+            across + center.transform(rbf_kernel(B, A, gamma=gamma)) / np.trace(own),
+        )
     return len(A) * K / len(train), len(A) * across / len(train)
 
 
-# The embedding --------------------------------------------------------------------------------------------------------
+# The embedding ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("n", [70, 520])
@@ -80,7 +85,11 @@ def test_attributes_and_names():
     assert model.similarity_.shape == model.pvalues_.shape == (3, 3)
     assert model.pvalues_[0, 1] < 0.05 < model.pvalues_[:2, 2].min()
     frame = model.transform(X)
-    assert list(frame.columns) == list(model.get_feature_names_out()) == [f"mklkernelpca{i}" for i in range(3)]
+    assert (
+        list(frame.columns)
+        == list(model.get_feature_names_out())
+        == [f"mklkernelpca{i}" for i in range(3)]
+    )
     np.testing.assert_allclose(frame, model.embedding_, atol=1e-10)
     terms = model.contributions(X).sum(axis=1) + model.intercept_
     np.testing.assert_allclose(terms, model.embedding_, atol=1e-10)
@@ -90,7 +99,9 @@ def test_weights_by_rule_and_given():
     kernels = by_group(COLUMNS, [Gaussian(), Linear()])
     equal = MKLKernelPCA(kernels, weights="equal").fit(X)
     np.testing.assert_allclose(equal.weights_, 1 / 6)
-    uneven = MKLKernelPCA([*by_group({"a": COLUMNS["a"]}, [Gaussian(), Linear()]), *KERNELS[1:2]], weights="equal")
+    uneven = MKLKernelPCA(
+        [*by_group({"a": COLUMNS["a"]}, [Gaussian(), Linear()]), *KERNELS[1:2]], weights="equal"
+    )
     np.testing.assert_allclose(uneven.fit(X).weights_, [0.25, 0.25, 0.5])
     statis = MKLKernelPCA(KERNELS, weights="statis").fit(X)
     assert statis.weights_.sum() == pytest.approx(1.0)
@@ -116,14 +127,18 @@ def test_views_that_are_all_independent_stay():
 
 def test_a_confounder_given_twice_is_left_out():
     rng = np.random.RandomState(0)
-    batch = 3.0 * rng.standard_normal((2, 4))[rng.randint(2, size=90)] + rng.standard_normal((90, 4))
+    batch = 3.0 * rng.standard_normal((2, 4))[rng.randint(2, size=90)] + rng.standard_normal(
+        (90, 4)
+    )
     again = batch + 0.05 * rng.standard_normal(batch.shape)
     with pytest.warns(UserWarning, match=r"'batch', 'again' left out, .* duplicates aside"):
         model = MKLKernelPCA().fit(TWO | {"batch": batch, "again": again})
     np.testing.assert_allclose(model.weights_, [0.5, 0.5, 0.0, 0.0])
     # Without a second measurement, the copies are all that depends on another view.
     with pytest.warns(UserWarning, match=r"'noise' left out"):
-        model = MKLKernelPCA().fit({"batch": batch, "again": again, "noise": rng.standard_normal((90, 3))})
+        model = MKLKernelPCA().fit(
+            {"batch": batch, "again": again, "noise": rng.standard_normal((90, 3))}
+        )
     np.testing.assert_allclose(model.weights_, [0.5, 0.5, 0.0])
 
 
@@ -179,11 +194,14 @@ def test_sparse_single_precision_features_and_matrices_agree():
         found = MKLKernelPCA(kernels, scale=False).fit(given)
         np.testing.assert_allclose(found.embedding_, plain.embedding_, atol=1e-5)
         np.testing.assert_allclose(found.transform(given), plain.embedding_, atol=1e-5)
-    features = MKLKernelPCA(kernels, scale=False, approximation="nystroem", rank=90, random_state=0).fit(X)
+    features = MKLKernelPCA(
+        kernels, scale=False, approximation="nystroem", rank=90, random_state=0
+    ).fit(X)
     np.testing.assert_allclose(np.abs(features.embedding_), np.abs(plain.embedding_), atol=1e-6)
     np.testing.assert_allclose(features.transform(X), features.embedding_, atol=1e-8)
     matrices = [
-        (name, Precomputed(rbf_kernel(VIEWS[name], gamma=1 / np.median(pdist(VIEWS[name])) ** 2))) for name in TWO
+        (name, Precomputed(rbf_kernel(VIEWS[name], gamma=1 / np.median(pdist(VIEWS[name])) ** 2)))
+        for name in TWO
     ]
     given = MKLKernelPCA(matrices).fit(np.arange(90))
     np.testing.assert_allclose(given.embedding_, plain.embedding_, atol=1e-8)
@@ -194,16 +212,20 @@ def test_on_a_device(device):
     plain = MKLKernelPCA(KERNELS, weights="equal").fit(X)
     found = MKLKernelPCA(KERNELS, weights="equal", device=device).fit(X)
     np.testing.assert_allclose(found.embedding_, plain.embedding_, atol=1e-5)
-    graph = MKLClustering(3, KERNELS, embedding="graph", weights="equal", device=device, random_state=0).fit(X)
+    graph = MKLClustering(
+        3, KERNELS, embedding="graph", weights="equal", device=device, random_state=0
+    ).fit(X)
     assert adjusted_rand_score(graph.predict(X), graph.labels_) > 0.9
 
 
 def test_in_a_pipeline():
-    model = make_pipeline(MKLKernelPCA(KERNELS[:2], 4), LogisticRegression()).fit(X[TRAIN], GROUP[TRAIN])
+    model = make_pipeline(MKLKernelPCA(KERNELS[:2], 4), LogisticRegression()).fit(
+        X[TRAIN], GROUP[TRAIN]
+    )
     assert model.score(X[NEW], GROUP[NEW]) > 0.9
 
 
-# Views that samples lack ----------------------------------------------------------------------------------------------
+# Views that samples lack --------------------------------------------------------------------------
 
 
 def lacking():
@@ -222,9 +244,13 @@ def test_samples_may_lack_views(rule):
     np.testing.assert_allclose(np.abs(model.embedding_), np.abs(theirs.transform(K)), atol=1e-8)
     np.testing.assert_allclose(model.transform(rows(views, TRAIN)), model.embedding_, atol=1e-8)
     across = model.kernel_matrix(rows(views, NEW), rows(views, TRAIN))
-    np.testing.assert_allclose(np.abs(model.transform(rows(views, NEW))), np.abs(theirs.transform(across)), atol=1e-8)
+    np.testing.assert_allclose(
+        np.abs(model.transform(rows(views, NEW))), np.abs(theirs.transform(across)), atol=1e-8
+    )
     for embedding in ("kernel", "graph"):
-        found = MKLClustering(3, embedding=embedding, missing=rule, random_state=0).fit(rows(views, TRAIN))
+        found = MKLClustering(3, embedding=embedding, missing=rule, random_state=0).fit(
+            rows(views, TRAIN)
+        )
         assert adjusted_rand_score(found.labels_, GROUP[TRAIN]) > 0.9
         assert adjusted_rand_score(found.predict(rows(views, NEW)), GROUP[NEW]) > 0.8
 
@@ -246,7 +272,8 @@ def test_zero_is_the_product_of_what_both_samples_have():
 
 
 def test_the_screen_reads_what_samples_have_themselves():
-    """What stands in for a view comes from its neighbours by the others, and would make any view alike to them."""
+    """What stands in for a view comes from its neighbours by the others, and would make any view
+    alike to them."""
     rng = np.random.RandomState(2)
     noise = rng.standard_normal((90, 3))
     noise[rng.permutation(90)[:45]] = np.nan
@@ -254,15 +281,17 @@ def test_the_screen_reads_what_samples_have_themselves():
         model = MKLKernelPCA().fit(TWO | {"noise": noise})
     here = ~np.isnan(noise).any(axis=1)
     with pytest.warns(UserWarning, match="'noise' left out"):
-        complete = MKLKernelPCA(scale=False, kernels=[(name, Gaussian(2.0), name) for name in (*TWO, "noise")]).fit(
-            rows(TWO | {"noise": noise}, here)
-        )
-    partial = MKLKernelPCA(complete.kernels, scale=False, weights="equal").fit(TWO | {"noise": noise})
+        complete = MKLKernelPCA(
+            scale=False, kernels=[(name, Gaussian(2.0), name) for name in (*TWO, "noise")]
+        ).fit(rows(TWO | {"noise": noise}, here))
+    partial = MKLKernelPCA(complete.kernels, scale=False, weights="equal").fit(
+        TWO | {"noise": noise}
+    )
     np.testing.assert_allclose(partial.similarity_[2], complete.similarity_[2], atol=1e-10)
     assert model.weights_[2] == 0.0
 
 
-# Clusters -------------------------------------------------------------------------------------------------------------
+# Clusters -----------------------------------------------------------------------------------------
 
 
 def test_kernel_clusters_are_k_means_of_the_components():
@@ -276,7 +305,9 @@ def test_kernel_clusters_are_k_means_of_the_components():
     assert adjusted_rand_score(model.labels_, theirs.labels_) == 1.0
     assert adjusted_rand_score(model.labels_, GROUP) > 0.9
     np.testing.assert_array_equal(model.predict(VIEWS), model.labels_)
-    np.testing.assert_allclose(model.silhouette_, silhouette_samples(embedding, model.labels_), atol=1e-10)
+    np.testing.assert_allclose(
+        model.silhouette_, silhouette_samples(embedding, model.labels_), atol=1e-10
+    )
     np.testing.assert_array_equal(model.fit_predict(VIEWS), model.labels_)
 
 
@@ -311,10 +342,12 @@ def test_a_number_of_clusters_is_suggested(embedding):
 def test_frames_give_new_samples_by_name():
     frames = {name: pd.DataFrame(table).add_prefix("c") for name, table in TWO.items()}
     model = MKLClustering(3, random_state=0).fit(frames)
-    np.testing.assert_array_equal(model.predict(frames), MKLClustering(3, random_state=0).fit(TWO).labels_)
+    np.testing.assert_array_equal(
+        model.predict(frames), MKLClustering(3, random_state=0).fit(TWO).labels_
+    )
 
 
-# Errors ---------------------------------------------------------------------------------------------------------------
+# Errors -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -326,9 +359,17 @@ def test_frames_give_new_samples_by_name():
         (MKLKernelPCA(weights="rv"), X, r"weights='rv': choose one of 'screen', 'equal', 'statis'"),
         (MKLKernelPCA(weights=[1.0, 2.0]), X, r"weights has shape \(2,\), but there are 1 kernels"),
         (MKLKernelPCA(missing="mean"), X, r"missing='mean'"),
-        (MKLKernelPCA(), {"a": np.full((5, 2), np.nan), "b": np.full((5, 2), np.nan)}, r"has no view at all"),
+        (
+            MKLKernelPCA(),
+            {"a": np.full((5, 2), np.nan), "b": np.full((5, 2), np.nan)},
+            r"has no view at all",
+        ),
         (MKLClustering(91), X, r"n_clusters=91: X has 90 samples"),
-        (MKLClustering("many"), X, r"n_clusters='many': choose one of 'auto', or give a whole number"),
+        (
+            MKLClustering("many"),
+            X,
+            r"n_clusters='many': choose one of 'auto', or give a whole number",
+        ),
         (MKLClustering(2, n_neighbors=90), X, r"n_neighbors=90: X has 90 samples; give at most 89"),
         (MKLClustering(2, embedding="tree"), X, r"embedding='tree'"),
         (MKLClustering(2, n_components=1.5), X, r"n_components=1.5: give a whole number"),

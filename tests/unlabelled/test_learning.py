@@ -1,4 +1,5 @@
-"""Similarity and screen of views against naive loops; eigenvectors and graphs against NumPy's and scikit-learn's."""
+"""Similarity and screen of views against naive loops; eigenvectors and graphs against NumPy's and
+scikit-learn's."""
 
 from __future__ import annotations
 
@@ -25,7 +26,12 @@ from kernelmosaic.unlabelled.learning import (
 RNG = np.random.RandomState(0)
 N = 22
 HIDDEN = RNG.standard_normal((N, 2))
-TABLES = [HIDDEN @ RNG.standard_normal((2, 4)), np.tanh(HIDDEN), RNG.standard_normal((N, 3)), np.ones((N, 2))]
+TABLES = [
+    HIDDEN @ RNG.standard_normal((2, 4)),
+    np.tanh(HIDDEN),
+    RNG.standard_normal((N, 3)),
+    np.ones((N, 2)),
+]
 MATRICES = np.array([rbf_kernel(X, gamma=0.3) for X in TABLES])
 
 OPTIONS, LANCZOS = EmbeddingOptions(1e-12, 0), EmbeddingOptions(1e-12, 0, few_samples=10)
@@ -39,7 +45,12 @@ def u_centred(K):
     for i in range(n):
         for j in range(n):
             if i != j:
-                C[i, j] = K[i, j] - K[i].sum() / (n - 2) - K[:, j].sum() / (n - 2) + K.sum() / ((n - 1) * (n - 2))
+                C[i, j] = (
+                    K[i, j]
+                    - K[i].sum() / (n - 2)
+                    - K[:, j].sum() / (n - 2)
+                    + K.sum() / ((n - 1) * (n - 2))
+                )
     return C
 
 
@@ -49,13 +60,17 @@ def cosine(A, B):
 
 @pytest.mark.parametrize("numbers", [2**23, 5 * N * 3])
 def test_similarity_is_that_of_naive_loops(numbers):
-    found = compare_views(StoredStack(MATRICES[:3]), np.arange(3), EmbeddingOptions(block_numbers=numbers))
+    found = compare_views(
+        StoredStack(MATRICES[:3]), np.arange(3), EmbeddingOptions(block_numbers=numbers)
+    )
     H = np.eye(N) - 1 / N
     for p in range(3):
         assert found.sizes[p] == pytest.approx(np.linalg.norm(H @ MATRICES[p] @ H) / N)
         for q in range(3):
             assert found.rv[p, q] == pytest.approx(cosine(H @ MATRICES[p] @ H, H @ MATRICES[q] @ H))
-            assert found.unbiased[p, q] == pytest.approx(cosine(u_centred(MATRICES[p]), u_centred(MATRICES[q])))
+            assert found.unbiased[p, q] == pytest.approx(
+                cosine(u_centred(MATRICES[p]), u_centred(MATRICES[q]))
+            )
     raw = [chi2.sf(N * found.unbiased[p, q] + 1, 1) for p, q in ((0, 1), (0, 2), (1, 2))]
     order = np.argsort(raw)
     assert order[0] == 0
@@ -89,7 +104,9 @@ def test_pairs_are_compared_on_the_samples_that_have_both():
 
 def test_many_samples_are_compared_on_some():
     rows = np.unique(np.linspace(0, N - 1, 8).astype(int))
-    found = compare_views(StoredStack(MATRICES[:2]), np.arange(2), EmbeddingOptions(most_compared=8))
+    found = compare_views(
+        StoredStack(MATRICES[:2]), np.arange(2), EmbeddingOptions(most_compared=8)
+    )
     A, B = (K[np.ix_(rows, rows)] for K in MATRICES[:2])
     assert found.unbiased[0, 1] == pytest.approx(cosine(u_centred(A), u_centred(B)))
 
@@ -101,7 +118,8 @@ def test_three_samples_say_nothing():
 
 
 def test_the_level_of_the_screen():
-    """Of independent views, at most about one pair in twenty is called dependent; permutations say the same."""
+    """Of independent views, at most about one pair in twenty is called dependent; permutations say
+    the same."""
     rng, n, draws = np.random.RandomState(1), 40, 150
     rejected, permuted = 0, 0
     for _ in range(draws):
@@ -196,7 +214,9 @@ def test_components_are_those_of_the_centred_kernel():
     C = H @ MATRICES[:2].mean(axis=0) @ H
     np.testing.assert_allclose(found.values, np.linalg.eigvalsh(C)[::-1][:3], rtol=1e-10)
     assert found.trace == pytest.approx(np.trace(C))
-    np.testing.assert_allclose(found.scores @ found.coefficients.T @ found.vectors, found.vectors, atol=1e-10)
+    np.testing.assert_allclose(
+        found.scores @ found.coefficients.T @ found.vectors, found.vectors, atol=1e-10
+    )
     with pytest.raises(ValueError, match="every view is the same for all samples"):
         kernel_components(StoredStack(MATRICES[3:]).combine(np.ones(1)), 3, OPTIONS)
 
@@ -212,7 +232,9 @@ def test_the_graph_and_its_random_walk(options):
     A = kneighbors_graph(X, 4).toarray()
     W = (A + A.T) / 2
     walk = W / W.sum(axis=1, keepdims=True)
-    np.testing.assert_allclose(found.values, np.sort(np.linalg.eigvals(walk).real)[::-1][:3], atol=1e-9)
+    np.testing.assert_allclose(
+        found.values, np.sort(np.linalg.eigvals(walk).real)[::-1][:3], atol=1e-9
+    )
     np.testing.assert_allclose(walk @ found.vectors, found.vectors * found.values, atol=1e-8)
     np.testing.assert_allclose(found.diagonal, np.diag(K))
     new = np.tensordot(weights, MATRICES[:2], axes=1)[:5] + 0.01 * np.arange(N)
@@ -222,9 +244,12 @@ def test_the_graph_and_its_random_walk(options):
 
 
 def test_parts_of_a_graph_are_told_apart_by_lanczos():
-    """Three parts without a path between them: the eigenvalue one has three eigenvectors, which must all be found."""
+    """Three parts without a path between them: the eigenvalue one has three eigenvectors, which
+    must all be found."""
     part = np.repeat([0, 1, 2], 20)
-    K = rbf_kernel(20.0 * np.eye(3)[part] + np.random.RandomState(0).standard_normal((60, 3)), gamma=0.1)
+    K = rbf_kernel(
+        20.0 * np.eye(3)[part] + np.random.RandomState(0).standard_normal((60, 3)), gamma=0.1
+    )
     found = neighbor_graph(StoredStack(K[np.newaxis]), np.ones(1), 4, 4, LANCZOS)
     assert found.values[2] == pytest.approx(1.0)
     assert found.values[3] < 0.999
@@ -233,19 +258,24 @@ def test_parts_of_a_graph_are_told_apart_by_lanczos():
 
 @pytest.mark.parametrize("n_parts", [3, 8])
 def test_every_copy_of_a_repeated_eigenvalue_is_found(n_parts):
-    """The walk on a graph of several parts has the eigenvalue one as often; one Lanczos run misses copies."""
+    """The walk on a graph of several parts has the eigenvalue one as often; one Lanczos run misses
+    copies."""
     n = 600
     part = np.arange(n) % n_parts
     X = 20 * np.eye(n_parts)[part] + np.random.default_rng(0).standard_normal((n, n_parts))
     K = rbf_kernel(X, gamma=1 / 40)
-    found = neighbor_graph(StoredStack(K[np.newaxis]), np.ones(1), 10, 11, EmbeddingOptions(random_state=0))
+    found = neighbor_graph(
+        StoredStack(K[np.newaxis]), np.ones(1), 10, 11, EmbeddingOptions(random_state=0)
+    )
     A = kneighbors_graph(X, 10).toarray()
     W = (A + A.T) / 2
     roots = np.sqrt(W.sum(axis=1))
     expected = np.linalg.eigvalsh(W / np.outer(roots, roots))[::-1][:11]
     assert (expected > 1 - 1e-9).sum() == n_parts
     np.testing.assert_allclose(found.values, expected, atol=1e-8)
-    np.testing.assert_allclose(W @ found.vectors, found.vectors * found.values * roots[:, None] ** 2, atol=1e-6)
+    np.testing.assert_allclose(
+        W @ found.vectors, found.vectors * found.values * roots[:, None] ** 2, atol=1e-6
+    )
     # Eigenvectors of the eigenvalue one are constant on every part.
     constant = found.vectors[:, :n_parts]
     for p in range(n_parts):
@@ -276,7 +306,9 @@ def test_fewer_eigenvalues_than_asked_for(rank):
 
 def test_an_iteration_that_does_not_end_is_said():
     A = np.diag(np.linspace(0.99999, 1.0, 300))
-    with pytest.raises(ValueError, match=r"tol=1e-17: Lanczos' method found . of 3 eigenvalues .* a larger tol"):
+    with pytest.raises(
+        ValueError, match=r"tol=1e-17: Lanczos' method found . of 3 eigenvalues .* a larger tol"
+    ):
         leading(lambda v: A @ v, 300, 3, EmbeddingOptions(1e-17, 0, few_samples=10, max_restarts=2))
 
 

@@ -11,7 +11,15 @@ from scipy.special import digamma, gammaln, log_ndtr, ndtr, softmax
 from sklearn.exceptions import ConvergenceWarning
 
 from kernelmosaic._checks import check_count, check_positive, warn_caller
-from kernelmosaic._typing import AnyArray, Array, KernelsLike, MatrixLike, Seed, Settings, TargetLike
+from kernelmosaic._typing import (
+    AnyArray,
+    Array,
+    KernelsLike,
+    MatrixLike,
+    Seed,
+    Settings,
+    TargetLike,
+)
 from kernelmosaic.engine.expansion import Function
 from kernelmosaic.engine.samples import DistinctSamples
 from kernelmosaic.engine.tasks import Labels, find_classes
@@ -24,35 +32,41 @@ from kernelmosaic.learning.problem import progress
 class BayesianMKLClassifier(KernelClassifier):
     """Probit classification on a weighted sum of kernels, with a posterior over the weights.
 
-    Bayesian efficient multiple kernel learning. With outputs c, one for two classes and otherwise one per class against
-    the rest, and labels y_ic = ±1, the model is
+    Bayesian efficient multiple kernel learning. With outputs c, one for two classes and otherwise
+    one per class against the rest, and labels y_ic = ±1, the model is
 
     - λ_i ~ Gamma(sample prior), a_ic ~ N(0, 1/λ_i): one coefficient per sample and output;
     - g_imc ~ N(Σ_j a_jc k_m(x_i, x_j), noise²): the output of each kernel for each sample;
-    - ω_m ~ Gamma(weight prior), e_m ~ N(0, 1/ω_m): **one weight per kernel, shared by all outputs**;
+    - ω_m ~ Gamma(weight prior), e_m ~ N(0, 1/ω_m): **one weight per kernel, shared by all
+      outputs**;
     - γ_c ~ Gamma(intercept prior), b_c ~ N(0, 1/γ_c);
     - f_ic ~ N(Σ_m e_m g_imc + b_c, 1), of which it is known that y_ic f_ic > margin.
 
-    The posterior is approximated by q(λ) q(a) q(g) q(ω) q(γ) q(e, b) q(f). Each factor in turn is set to the best one
-    given the others, in closed form, so that the evidence lower bound (ELBO) never falls.
+    The posterior is approximated by q(λ) q(a) q(g) q(ω) q(γ) q(e, b) q(f). Each factor in turn is
+    set to the best one given the others, in closed form, so that the evidence lower bound (ELBO)
+    never falls.
 
-    :meth:`predict_proba` is the probit of the decision function over its deviation, that of the training samples'
-    outputs f on average: the weights and intercepts, the noise and the unit variance of f add to it, the coefficients a
-    are taken at their posterior means. Probabilities therefore rank as the decision function does. Several classes have
-    those of one versus rest, scaled to sum to one.
+    :meth:`predict_proba` is the probit of the decision function over its deviation, that of the
+    training samples' outputs f on average: the weights and intercepts, the noise and the unit
+    variance of f add to it, the coefficients a are taken at their posterior means. Probabilities
+    therefore rank as the decision function does. Several classes have those of one versus rest,
+    scaled to sum to one.
 
-    Every iteration factorises one n × n matrix, whatever the number of kernels and classes: this is for sets of up to a
-    few thousand samples.
+    Every iteration factorises one n × n matrix, whatever the number of kernels and classes: this is
+    for sets of up to a few thousand samples.
 
     Parameters
     ----------
     kernels : list, default=None
         As in :class:`MKLClassifier`.
-    sample_prior, weight_prior, intercept_prior : (float, float), default=(1, 1), (1e-10, 1e-10) and (1, 1)
-        Shape and rate of the gamma priors of the precisions λ, ω and γ. The default of the weights barely limits how
-        large they are, and lets those of useless kernels shrink towards zero; (1, 1) holds all of them near one.
+    sample_prior, weight_prior, intercept_prior : (float, float), default=(1, 1), (1e-10, 1e-10) and
+    (1, 1)
+        Shape and rate of the gamma priors of the precisions λ, ω and γ. The default of the weights
+        barely limits how large they are, and lets those of useless kernels shrink towards zero; (1,
+        1) holds all of them near one.
     noise : float, default=1.0
-        Standard deviation of the output of a kernel around its sum; smaller values fit more closely.
+        Standard deviation of the output of a kernel around its sum; smaller values fit more
+        closely.
     margin : float, default=1.0
         The least distance of the outputs of training samples from zero; zero or more.
     normalize : {"trace", "diagonal", "centered"} or None, default="trace"
@@ -62,15 +76,17 @@ class BayesianMKLClassifier(KernelClassifier):
     max_iter : int, default=500
         Maximum number of iterations.
     memory_budget : float, default=None
-        Bytes the Gram matrices may take; as in :class:`MKLClassifier`. Two more matrices of their size are needed.
+        Bytes the Gram matrices may take; as in :class:`MKLClassifier`. Two more matrices of their
+        size are needed.
     verbose : bool, default=False
         Show a progress bar.
 
     Attributes
     ----------
     weights_, weights_std_ : ndarray of shape (P,)
-        Posterior means and standard deviations of the weights e. They do not sum to one, and may be negative; changing
-        the sign of all weights and coefficients changes nothing, and the one that starts at weights of one is taken.
+        Posterior means and standard deviations of the weights e. They do not sum to one, and may be
+        negative; changing the sign of all weights and coefficients changes nothing, and the one
+        that starts at weights of one is taken.
     kernel_names_ : list of str
         Names of the kernels.
     dual_coef_ : ndarray of shape (outputs, n_samples)
@@ -80,7 +96,8 @@ class BayesianMKLClassifier(KernelClassifier):
     elbo_ : float
         The evidence lower bound reached.
     history_ : list of dict
-        Of every iteration the bound (``elbo``), its negative (``objective``) and its relative rise (``gap``).
+        Of every iteration the bound (``elbo``), its negative (``objective``) and its relative rise
+        (``gap``).
     n_iter_ : int
         Number of iterations.
     support_, n_support_, support_fraction_
@@ -90,8 +107,9 @@ class BayesianMKLClassifier(KernelClassifier):
 
     References
     ----------
-    Gönen (2012), "Bayesian efficient multiple kernel learning", International Conference on Machine Learning. The paper
-    has two classes; the outputs of several share the weights e and the precisions λ here.
+    Gönen (2012), "Bayesian efficient multiple kernel learning", International Conference on Machine
+    Learning. The paper has two classes; the outputs of several share the weights e and the
+    precisions λ here.
 
     Examples
     --------
@@ -114,7 +132,8 @@ class BayesianMKLClassifier(KernelClassifier):
     device = None
     # Landmarks and frequencies are drawn with it, of which exact kernels have none.
     random_state: Seed = None
-    # The sum of squared matrices is inverted: single precision would leave nothing of a small precision λ.
+    # The sum of squared matrices is inverted: single precision would leave nothing of a small
+    # precision λ.
     _stack_dtype = np.float64
 
     def __init__(
@@ -158,24 +177,31 @@ class BayesianMKLClassifier(KernelClassifier):
         -------
         self
         """
-        given = replace(self.validated(X, y, None), device=None)  # samples on a device are inferred from here
+        given = replace(
+            self.validated(X, y, None), device=None
+        )  # samples on a device are inferred from here
         y = given.y
         self.classes_ = find_classes(y, None, type(self).__name__)
         self._check_parameters()
         counted = DistinctSamples.all_of(len(y), None)
-        data = read_training_set(self.kernel_options(given), given.X, given.original, counted, active_store())
+        data = read_training_set(
+            self.kernel_options(given), given.X, given.original, counted, active_store()
+        )
         self.kernel_names_, self.view_names_ = data.names()
         positive = self.classes_[1:] if len(self.classes_) == 2 else self.classes_
         with data.threads():
-            inference = self._infer(data, np.where(np.asarray(y)[:, np.newaxis] == positive, 1.0, -1.0))
+            inference = self._infer(
+                data, np.where(np.asarray(y)[:, np.newaxis] == positive, 1.0, -1.0)
+            )
         self.support_, self.support_fraction_ = np.arange(len(y)), 1.0
         self.n_support_ = np.bincount(Labels(self.classes_).codes(y), minlength=len(self.classes_))
         with data.threads():
             self._set_posterior(data, inference)
         if not self.history_[-1]["gap"] <= self.tol:
             warn_caller(
-                f"{type(self).__name__} stopped after max_iter={self.max_iter} iterations while the bound still rose "
-                f"by {self.history_[-1]['gap']:.2g}, above tol={self.tol:g}: raise max_iter, or tol.",
+                f"{type(self).__name__} stopped after max_iter={self.max_iter} iterations while the"
+                f" bound still rose by {self.history_[-1]['gap']:.2g}, above tol={self.tol:g}:"
+                " raise max_iter, or tol.",
                 ConvergenceWarning,
             )
         return self
@@ -191,20 +217,34 @@ class BayesianMKLClassifier(KernelClassifier):
         """Return the factors at the end, and set the bound and its history."""
         names = ("sample_prior", "weight_prior", "intercept_prior")
         samples, weights, intercepts = (prior_of(name, getattr(self, name)) for name in names)
-        variance, margin = check_positive("noise", self.noise) ** 2, check_positive("margin", self.margin, zero=True)
-        inference = Inference(data.stack, labels, Model(samples, weights, intercepts, variance, margin))
+        variance, margin = (
+            check_positive("noise", self.noise) ** 2,
+            check_positive("margin", self.margin, zero=True),
+        )
+        inference = Inference(
+            data.stack, labels, Model(samples, weights, intercepts, variance, margin)
+        )
         self.history_, self.elbo_, self.n_iter_ = self._run(inference)
         return inference
 
     def _run(self, inference: Any) -> tuple[list[Settings], float, int]:
-        """Sweep until the bound stops rising; return the history, the last bound and the number of iterations."""
+        """Sweep until the bound stops rising; return the history, the last bound and the number of
+        iterations."""
         history: list[Settings] = []
         previous = -np.inf
         with progress(type(self).__name__, self.max_iter, bool(self.verbose)) as show:
             for iteration in range(1, self.max_iter + 1):
                 elbo = inference.sweep()
                 rise = (elbo - previous) / abs(elbo) if np.isfinite(previous) else np.inf
-                history.append({"output": 0, "iteration": iteration, "elbo": elbo, "objective": -elbo, "gap": rise})
+                history.append(
+                    {
+                        "output": 0,
+                        "iteration": iteration,
+                        "elbo": elbo,
+                        "objective": -elbo,
+                        "gap": rise,
+                    }
+                )
                 show(f"bound {elbo:.6g}, rise {rise:.1e} of {self.tol:.0e}", iteration)
                 if rise <= self.tol:
                     break
@@ -218,10 +258,12 @@ class BayesianMKLClassifier(KernelClassifier):
         self.intercept_ = inference.b.copy()
         self.dual_coef_ = inference.a.T.copy()
         self._deviation = inference.deviation()
-        expansion = data.expansion(self.dual_coef_, self.support_, np.tile(self.weights_, (outputs, 1)))
+        expansion = data.expansion(
+            self.dual_coef_, self.support_, np.tile(self.weights_, (outputs, 1))
+        )
         self.function_ = Function(expansion, self.intercept_)
 
-    # Predictions out -----------------------------------------------------------------------------------------------
+    # Predictions out ------------------------------------------------------------------------------
 
     def decide(self, outputs: Array) -> AnyArray:
         return Labels(self.classes_).decide(outputs)
@@ -234,7 +276,8 @@ class BayesianMKLClassifier(KernelClassifier):
 
 
 class Model(NamedTuple):
-    """The constants of the model: gamma priors (shape, rate), the variance of the kernels' outputs, and the margin."""
+    """The constants of the model: gamma priors (shape, rate), the variance of the kernels' outputs,
+    and the margin."""
 
     sample_prior: tuple[float, float]
     weight_prior: tuple[float, float]
@@ -277,7 +320,8 @@ class Inference:
             for strip in stack.row_strips(n):
                 rows = stack.row_block(m, strip)
                 self.squares += rows.T @ rows
-        # Every kernel says what the labels do, with weight one: nothing is drawn, and (−a, −e) is out of sight.
+        # Every kernel says what the labels do, with weight one: nothing is drawn, and (−a, −e) is
+        # out of sight.
         self.f = labels * (1.0 + model.margin)
         self.g = np.tile(self.f, (P, 1, 1))
         self.b, self.e, self.cov = np.zeros(K), np.ones(P), np.eye(K + P)
@@ -286,7 +330,8 @@ class Inference:
         self.intercepts = Precisions.start(model.intercept_prior, K)
 
     def sweep(self) -> float:
-        """Set each factor in turn to the best one given the others, and return the evidence lower bound."""
+        """Set each factor in turn to the best one given the others, and return the evidence lower
+        bound."""
         self._update_coefficients()
         self._update_kernel_outputs()
         self._update_weights()
@@ -302,10 +347,13 @@ class Inference:
         L, failed = dpotrf(A.T, lower=1, overwrite_a=1)
         if failed:
             raise ValueError(
-                f"noise={np.sqrt(variance):g} is so small relative to the kernels that a matrix is numerically "
-                "singular; raise noise, or scale the kernels down, as normalize='trace' does."
+                f"noise={np.sqrt(variance):g} is so small relative to the kernels that a matrix is"
+                " numerically singular; raise noise, or scale the kernels down, as"
+                " normalize='trace' does."
             )
-        target = sum(self.stack.products(self.g[m], kernels=[m])[m] for m in range(self.stack.n_kernels))
+        target = sum(
+            self.stack.products(self.g[m], kernels=[m])[m] for m in range(self.stack.n_kernels)
+        )
         self.a = dpotrs(L, target / variance, lower=1)[0]
         self.a_log_det = -2.0 * float(np.log(np.diag(L)).sum())
         self.a_var = np.diag(dpotri(L, lower=1, overwrite_c=1)[0]).copy()
@@ -320,7 +368,11 @@ class Inference:
         precision = self._weight_moments() + np.eye(P) / self.model.variance
         self.g_cov = np.linalg.inv(precision)
         both = self.cov[K:, :K] + np.outer(self.e, self.b)
-        right = self.reach / self.model.variance + np.multiply.outer(self.e, self.f) - both[:, np.newaxis, :]
+        right = (
+            self.reach / self.model.variance
+            + np.multiply.outer(self.e, self.f)
+            - both[:, np.newaxis, :]
+        )
         self.g = np.tensordot(self.g_cov, right, axes=1)
 
     def _update_weights(self) -> None:
@@ -367,7 +419,8 @@ class Inference:
         return float(np.sum((self.g - self.reach) ** 2) + own)
 
     def _update_outputs(self) -> None:
-        """Set q(f): normal around the mean output, cut off where the label is not met by the margin."""
+        """Set q(f): normal around the mean output, cut off where the label is not met by the
+        margin."""
         self.f_mean = np.tensordot(self.e, self.g, axes=1) + self.b
         self.f, self.log_inside = cut_off(self.f_mean, self.labels, self.model.margin)
 
@@ -382,11 +435,18 @@ class Inference:
         return np.asarray(flat @ flat.T + flat.shape[1] * self.g_cov)
 
     def deviation(self) -> float:
-        """Return the root of the mean variance of f over samples and outputs, with a at its mean."""
+        """Return the root of the mean variance of f over samples and outputs, with a at its
+        mean."""
         (n, K), e_e = self.labels.shape, self.cov[len(self.b) :, len(self.b) :]
         flat = self.reach.reshape(len(self.e), -1)
         spread = float(np.sum(e_e * (flat @ flat.T))) / (n * K)
-        spread += float(2.0 * np.sum(self.cov[K:, :K] * self.reach.mean(axis=1)) + np.trace(self.cov[:K, :K])) / K
+        spread += (
+            float(
+                2.0 * np.sum(self.cov[K:, :K] * self.reach.mean(axis=1))
+                + np.trace(self.cov[:K, :K])
+            )
+            / K
+        )
         return float(np.sqrt(1.0 + spread + self.model.variance * np.trace(self._weight_moments())))
 
     def bound(self) -> float:
@@ -413,10 +473,14 @@ class Inference:
 
 
 def cut_off(mean: Array, labels: Array, margin: float) -> tuple[Array, Array]:
-    """Return the means of normal variables cut off where a margin is not met, and the logarithms of what is left."""
+    """Return the means of normal variables cut off where a margin is not met, and the logarithms of
+    what is left."""
     inside = labels * mean - margin
     log_inside = log_ndtr(inside)
-    return mean + labels * np.exp(-0.5 * inside**2 - 0.5 * np.log(2.0 * np.pi) - log_inside), log_inside
+    return (
+        mean + labels * np.exp(-0.5 * inside**2 - 0.5 * np.log(2.0 * np.pi) - log_inside),
+        log_inside,
+    )
 
 
 class Precisions(NamedTuple):
@@ -436,12 +500,14 @@ class Precisions(NamedTuple):
         return self.shape / self.rate
 
     def update(self, squares: Array, count: int | Array) -> Precisions:
-        """Return the posterior, given the expected sums of squares of `count` variables for each precision."""
+        """Return the posterior, given the expected sums of squares of `count` variables for each
+        precision."""
         shape, rate = self.prior
         return Precisions(self.prior, shape + 0.5 * count, rate + 0.5 * squares)
 
     def bound(self, squares: Array, count: int | Array) -> float:
-        """Return what these and the normal densities of their variables, but for 2π, add to the bound."""
+        """Return what these and the normal densities of their variables, but for 2π, add to the
+        bound."""
         (prior_shape, prior_rate), shape = self.prior, self.shape
         log = digamma(shape) - np.log(self.rate)
         normal = 0.5 * count * log - 0.5 * self.mean * squares
@@ -456,5 +522,7 @@ def prior_of(name: str, value: Any) -> tuple[float, float]:
     try:
         shape, rate = value
     except (TypeError, ValueError):
-        raise ValueError(f"{name}={value!r}: give two positive numbers, the shape and the rate.") from None
+        raise ValueError(
+            f"{name}={value!r}: give two positive numbers, the shape and the rate."
+        ) from None
     return check_positive(f"{name}[0]", shape), check_positive(f"{name}[1]", rate)

@@ -1,4 +1,5 @@
-"""Bayesian classification by kernels that compete for samples, each with random projections: variational inference."""
+"""Bayesian classification by kernels that compete for samples, each with random projections:
+variational inference."""
 
 from __future__ import annotations
 
@@ -18,33 +19,37 @@ from kernelmosaic.localized.method import GateInputs
 
 
 class LocalizedBayesianMKLClassifier(BayesianMKLClassifier):
-    """Probit classification by kernels that compete for each sample, with a posterior over gates and projections.
+    """Probit classification by kernels that compete for each sample, with a posterior over gates
+    and projections.
 
-    With outputs c and labels y_ic = ±1 as in :class:`BayesianMKLClassifier`, P kernels of R components each and z the
-    standardised columns with a one appended, the model is
+    With outputs c and labels y_ic = ±1 as in :class:`BayesianMKLClassifier`, P kernels of R
+    components each and z the standardised columns with a one appended, the model is
 
-    - ψ_m ~ Gamma(gate prior), v_m ~ N(0, I/ψ_m), t_im ~ N(⟨v_m, z_i⟩, 1) for m < P: **the kernel s_i of a sample is the
-      first one with t_im > 0**, and P if there is none, so that the gates η_m(x) = Pr(s = m | x) are a product of
-      probits and sum to one;
-    - λ_m ~ Gamma(weight prior), w_mr ~ N(0, I/λ_m), h_imr = ⟨w_mr, φ_m(x_i)⟩: projections in the feature space of
-      kernel m; those of a linear kernel are the columns of a projection matrix;
-    - e_mrc ~ N(0, 1): weights of the components in the outputs, if R is less than the number of outputs; with R equal
-      to it component c is output c, and e_m the identity;
+    - ψ_m ~ Gamma(gate prior), v_m ~ N(0, I/ψ_m), t_im ~ N(⟨v_m, z_i⟩, 1) for m < P: **the kernel
+      s_i of a sample is the first one with t_im > 0**, and P if there is none, so that the gates
+      η_m(x) = Pr(s = m | x) are a product of probits and sum to one;
+    - λ_m ~ Gamma(weight prior), w_mr ~ N(0, I/λ_m), h_imr = ⟨w_mr, φ_m(x_i)⟩: projections in the
+      feature space of kernel m; those of a linear kernel are the columns of a projection matrix;
+    - e_mrc ~ N(0, 1): weights of the components in the outputs, if R is less than the number of
+      outputs; with R equal to it component c is output c, and e_m the identity;
     - γ ~ Gamma(intercept prior), b_c ~ N(0, 1/γ);
     - f_ic ~ N(Σ_r e_mrc h_imr + b_c, 1) with m = s_i, of which it is known that y_ic f_ic > margin.
 
-    Given the kernels s of all samples, an output without intercept has the covariance Σ_m [s(x) = m] k_m(x, z) / λ_m
-    [s(z) = m], with R equal to the number of outputs: the kernel of :class:`LocalizedMKLClassifier` under gates of zero
-    and one. Copies of one kernel have projections of their own, so that several linear kernels make a boundary of
-    pieces. One kernel alone has no gates; with fewer components than outputs it is a supervised projection.
+    Given the kernels s of all samples, an output without intercept has the covariance Σ_m [s(x) =
+    m] k_m(x, z) / λ_m [s(z) = m], with R equal to the number of outputs: the kernel of
+    :class:`LocalizedMKLClassifier` under gates of zero and one. Copies of one kernel have
+    projections of their own, so that several linear kernels make a boundary of pieces. One kernel
+    alone has no gates; with fewer components than outputs it is a supervised projection.
 
-    The posterior is approximated by q(λ) q(w) q(e) q(γ) q(b) q(ψ) q(v) q(s, t) q(f). Each factor in turn is set to the
-    best one given the others, in closed form (`Inference` lists them), so that the evidence lower bound (ELBO) never
-    falls. It has many local maxima, hence `n_init` starts. An iteration factorises one n × n matrix per kernel, and per
-    component if there are fewer than outputs.
+    The posterior is approximated by q(λ) q(w) q(e) q(γ) q(b) q(ψ) q(v) q(s, t) q(f). Each factor in
+    turn is set to the best one given the others, in closed form (`Inference` lists them), so that
+    the evidence lower bound (ELBO) never falls. It has many local maxima, hence `n_init` starts. An
+    iteration factorises one n × n matrix per kernel, and per component if there are fewer than
+    outputs.
 
-    :meth:`predict_proba` is the probit of the decision function over its deviation, the mean one of the training
-    samples. The decision function has the posterior means of the projections, and gates averaged over q(v).
+    :meth:`predict_proba` is the probit of the decision function over its deviation, the mean one of
+    the training samples. The decision function has the posterior means of the projections, and
+    gates averaged over q(v).
 
     Parameters
     ----------
@@ -57,8 +62,8 @@ class LocalizedBayesianMKLClassifier(BayesianMKLClassifier):
     weight_prior, intercept_prior, gate_prior : (float, float), default=(1, 1) each
         Shape and rate of the gamma priors of the precisions λ, γ and ψ.
     margin : float, default=1.0
-        The least distance of the outputs of training samples from zero; zero or more. Zero is probit regression, in
-        which fewer starts part the regions of the kernels.
+        The least distance of the outputs of training samples from zero; zero or more. Zero is
+        probit regression, in which fewer starts part the regions of the kernels.
     n_init : int, default=5
         Random starts, of which the one with the largest bound is kept.
     normalize, tol, memory_budget, verbose
@@ -75,8 +80,9 @@ class LocalizedBayesianMKLClassifier(BayesianMKLClassifier):
     weights_std_ : ndarray of shape (P,)
         The standard deviation of that mean under q(v), by 200 draws.
     gating_params_ : dict
-        Posterior means of v in the units of the columns: ``coef`` of shape (P − 1, columns) and ``intercept``; and the
-        standard deviations ``std`` of shape (P − 1, columns + 1) of those of standardised columns, the intercept last.
+        Posterior means of v in the units of the columns: ``coef`` of shape (P − 1, columns) and
+        ``intercept``; and the standard deviations ``std`` of shape (P − 1, columns + 1) of those of
+        standardised columns, the intercept last.
     dual_coef_ : ndarray of shape (outputs, P, n_samples)
         Coefficients of k_m(x_i, x) in the outputs before gates.
     kernel_names_, intercept_, elbo_, history_, n_iter_, support_, n_support_, support_fraction_
@@ -84,9 +90,9 @@ class LocalizedBayesianMKLClassifier(BayesianMKLClassifier):
 
     References
     ----------
-    Gönen's slides on multiple kernel learning name Bayesian localized learning and projections as future work. The
-    model is ours, after Gönen (2012), "Bayesian efficient multiple kernel learning", and, for projections, Gönen
-    (2013), "Bayesian supervised dimensionality reduction".
+    Gönen's slides on multiple kernel learning name Bayesian localized learning and projections as
+    future work. The model is ours, after Gönen (2012), "Bayesian efficient multiple kernel
+    learning", and, for projections, Gönen (2013), "Bayesian supervised dimensionality reduction".
 
     Examples
     --------
@@ -144,17 +150,21 @@ class LocalizedBayesianMKLClassifier(BayesianMKLClassifier):
         R = K if self.n_components is None else int(self.n_components)
         if R > K:
             raise ValueError(
-                f"n_components={self.n_components!r}: a kernel has at most as many components as there are outputs, "
-                f"{K}; give that, or None."
+                f"n_components={self.n_components!r}: a kernel has at most as many components as"
+                f" there are outputs, {K}; give that, or None."
             )
         names = ("weight_prior", "intercept_prior", "gate_prior")
         weights, intercepts, gates = (prior_of(name, getattr(self, name)) for name in names)
-        model = LocalModel(weights, intercepts, gates, check_positive("margin", self.margin, zero=True))
+        model = LocalModel(
+            weights, intercepts, gates, check_positive("margin", self.margin, zero=True)
+        )
         self._inputs = GateInputs.none()
         if P > 1:
             if self.gating_columns is None and set(self.kernel_traits("input_kind")) != {"numbers"}:
                 raise ValueError("gating_columns=None: gates read numbers; name numeric columns.")
-            self._inputs = GateInputs.fit(data.samples, data.table, self.gating_columns, None, data.weight)
+            self._inputs = GateInputs.fit(
+                data.samples, data.table, self.gating_columns, None, data.weight
+            )
         Z = _with_ones(self._inputs(data.samples))
         matrices = [_leading(data.stack.row_block(m, slice(0, len(labels)))) for m in range(P)]
         rng, best = check_random_state(self.random_state), None
@@ -172,7 +182,8 @@ class LocalizedBayesianMKLClassifier(BayesianMKLClassifier):
         rng = np.random.RandomState(0)
         roots = np.linalg.cholesky(inference.v_cov)
         draws = [
-            inference.v + np.einsum("mqp,mp->mq", roots, rng.standard_normal(inference.v.shape)) for _ in range(200)
+            inference.v + np.einsum("mqp,mp->mq", roots, rng.standard_normal(inference.v.shape))
+            for _ in range(200)
         ]
         means = [_gates(v, np.zeros_like(roots), inference.Z).mean(axis=0) for v in draws]
         self.weights_std_ = np.std(means, axis=0)
@@ -188,11 +199,18 @@ class LocalizedBayesianMKLClassifier(BayesianMKLClassifier):
         self._deviation = inference.deviation(gates)
         expansion = _expanded(SupportSums(data.kernel_set, data.views, self.dual_coef_))
         # Of one output under its gates; their mean where there are several.
-        variances = np.sum(inference.e**2, axis=(1, 2)) / len(self.intercept_) / inference.projections.mean
-        gated = {"v": inference.v, "v_cov": inference.v_cov, "inputs": self._inputs, "variances": variances}
+        variances = (
+            np.sum(inference.e**2, axis=(1, 2)) / len(self.intercept_) / inference.projections.mean
+        )
+        gated = {
+            "v": inference.v,
+            "v_cov": inference.v_cov,
+            "inputs": self._inputs,
+            "variances": variances,
+        }
         self.function_ = ProbitFunction(expansion, self.intercept_, **gated)
 
-    # Predictions out -----------------------------------------------------------------------------------------------
+    # Predictions out ------------------------------------------------------------------------------
 
     def gate(self, X: MatrixLike) -> Array:
         """Return the probability that each kernel is that of a sample.
@@ -223,7 +241,9 @@ class LocalizedBayesianMKLClassifier(BayesianMKLClassifier):
             Kernel by kernel.
         """
         X = self.read(X)
-        terms = _expanded(replace(self.function_.expansion.sums, beta=np.moveaxis(self._alpha, 1, 0))).terms(X)
+        terms = _expanded(
+            replace(self.function_.expansion.sums, beta=np.moveaxis(self._alpha, 1, 0))
+        ).terms(X)
         return np.asarray(terms.reshape(len(terms), -1))
 
 
@@ -268,7 +288,8 @@ class ProbitFunction(Function):
 
 
 class LocalModel(NamedTuple):
-    """The constants of the model: gamma priors (shape, rate), the margin, and how hard the first gates are."""
+    """The constants of the model: gamma priors (shape, rate), the margin, and how hard the first
+    gates are."""
 
     weight_prior: tuple[float, float]
     intercept_prior: tuple[float, float]
@@ -278,20 +299,23 @@ class LocalModel(NamedTuple):
 
 
 class Inference:
-    """The factors of the approximate posterior of n samples, P kernels of R components, K outputs and q gate inputs.
+    """The factors of the approximate posterior of n samples, P kernels of R components, K outputs
+    and q gate inputs.
 
     With E means under the other factors, π_im = Pr(s_i = m) and ĉ_imc = E Σ_r e_mrc h_imr, they are
 
-    - q(h_mr) = N with precision E λ_m K_m⁻¹ + a_mr diag(π_m), a_mr = Σ_c E e_mrc², and mean its inverse times
-      π_im Σ_c (e_mrc (E f_ic − E b_c) − Σ_{p ≠ r} E[e_mrc e_mpc] E h_imp);
-    - q(e_m·c) = N with one precision for all c, I + Σ_i π_im E h_im h_imᵀ, and mean its inverse times
-      Σ_i π_im E h_im (E f_ic − E b_c);
-    - q(s_i, t_i) ∝ p(t_i | E v) exp(ℓ_im) where s_i = m, with the gain ℓ_im = Σ_c (E f_ic − E b_c) ĉ_imc − ½ Σ_c
-      E (Σ_r e_mrc h_imr)²: π_im ∝ Φ(μ_im) Π_{h < m} Φ(−μ_ih) exp(ℓ_im), μ_im = ⟨E v_m, z_i⟩, and t_im is normal
-      around μ_im, cut off at zero from below if s_i = m, from above if s_i > m;
+    - q(h_mr) = N with precision E λ_m K_m⁻¹ + a_mr diag(π_m), a_mr = Σ_c E e_mrc², and mean its
+      inverse times π_im Σ_c (e_mrc (E f_ic − E b_c) − Σ_{p ≠ r} E[e_mrc e_mpc] E h_imp);
+    - q(e_m·c) = N with one precision for all c, I + Σ_i π_im E h_im h_imᵀ, and mean its inverse
+      times Σ_i π_im E h_im (E f_ic − E b_c);
+    - q(s_i, t_i) ∝ p(t_i | E v) exp(ℓ_im) where s_i = m, with the gain ℓ_im = Σ_c (E f_ic − E b_c)
+      ĉ_imc − ½ Σ_c E (Σ_r e_mrc h_imr)²: π_im ∝ Φ(μ_im) Π_{h < m} Φ(−μ_ih) exp(ℓ_im), μ_im = ⟨E
+      v_m, z_i⟩, and t_im is normal around μ_im, cut off at zero from below if s_i = m, from above
+      if s_i > m;
     - q(v_m) = N with precision E ψ_m I + Zᵀ Z and mean its inverse times Zᵀ E t_m;
     - q(b_c) = N with precision E γ + n and mean Σ_i (E f_ic − Σ_m π_im ĉ_imc) / (E γ + n);
-    - q(f_ic) = N(Σ_m π_im ĉ_imc + E b_c, 1) cut off at the margin; gamma distributions of λ, ψ and γ.
+    - q(f_ic) = N(Σ_m π_im ĉ_imc + E b_c, 1) cut off at the margin; gamma distributions of λ, ψ and
+      γ.
 
     Parameters
     ----------
@@ -337,9 +361,16 @@ class Inference:
     ) -> None:
         (n, K), P, q = labels.shape, len(matrices), Z.shape[1]
         self.labels, self.model, self.Z = labels, model, Z
-        self.matrices, self.ranks = [one for one, _ in matrices], np.array([rank for _, rank in matrices])
+        self.matrices, self.ranks = (
+            [one for one, _ in matrices],
+            np.array([rank for _, rank in matrices]),
+        )
         self.f = labels * (1.0 + model.margin)
-        self.h, self.h_var, self.alpha = np.zeros((n, P, R)), np.ones((n, P, R)), np.zeros((P, R, n))
+        self.h, self.h_var, self.alpha = (
+            np.zeros((n, P, R)),
+            np.ones((n, P, R)),
+            np.zeros((P, R, n)),
+        )
         self.squares, self.log_det = np.zeros((P, R)), np.zeros((P, R))
         self.learns_e = R < K
         part = np.linalg.qr(rng.standard_normal((K, R)))[0].T if self.learns_e else np.eye(K)
@@ -354,7 +385,8 @@ class Inference:
         self.on = _gates(self.v, self.v_cov, Z)
 
     def sweep(self) -> float:
-        """Set each factor in turn to the best one given the others, and return the evidence lower bound."""
+        """Set each factor in turn to the best one given the others, and return the evidence lower
+        bound."""
         self._update_projections()
         if self.learns_e:
             self._update_mixing()
@@ -364,7 +396,7 @@ class Inference:
         self._update_outputs()
         return self.bound()
 
-    # The factors ---------------------------------------------------------------------------------------------------
+    # The factors ----------------------------------------------------------------------------------
 
     def _update_projections(self) -> None:
         """Set q(h), kernel after kernel and component after component, and q(λ)."""
@@ -387,10 +419,16 @@ class Inference:
                 dual = target - root * cho_solve((L, True), root * (C @ target))
                 self.h[:, m, r], self.h_var[:, m, r] = C @ dual, variances
                 self.alpha[m, r] = dual / self.level[m]
-                # E hᵀ K⁻¹ h on the range of K, of a trace that is its rank less what the samples add to the precision.
+                # E hᵀ K⁻¹ h on the range of K, of a trace that is its rank less what the samples
+                # add to the precision.
                 trace = self.ranks[m] - float(root**2 @ variances)
-                self.squares[m, r], self.log_det[m, r] = (self.h[:, m, r] @ dual + trace) / self.level[m], log_det
-        self.projections = self.projections.update(self.squares.sum(axis=1), self.ranks * self.h.shape[2])
+                self.squares[m, r], self.log_det[m, r] = (
+                    (self.h[:, m, r] @ dual + trace) / self.level[m],
+                    log_det,
+                )
+        self.projections = self.projections.update(
+            self.squares.sum(axis=1), self.ranks * self.h.shape[2]
+        )
 
     def _update_mixing(self) -> None:
         """Set q(e)."""
@@ -410,7 +448,9 @@ class Inference:
 
     def _update_switches(self) -> None:
         """Set q(s, t)."""
-        self.gain = np.einsum("nc,nmc->nm", self.f - self.b, self._outputs()) - 0.5 * self._output_squares()
+        self.gain = (
+            np.einsum("nc,nmc->nm", self.f - self.b, self._outputs()) - 0.5 * self._output_squares()
+        )
         self.mu = mu = self.Z @ self.v.T
         self.on, self.log_z = _sticks(mu, self.gain)
         later = np.cumsum(self.on[:, ::-1], axis=1)[:, -2::-1]
@@ -427,11 +467,12 @@ class Inference:
         self.gates = self.gates.update(self._gate_squares(), q)
 
     def _update_outputs(self) -> None:
-        """Set q(f): normal around the mean output, cut off where the label is not met by the margin."""
+        """Set q(f): normal around the mean output, cut off where the label is not met by the
+        margin."""
         self.f_mean = self._said() + self.b
         self.f, self.log_inside = cut_off(self.f_mean, self.labels, self.model.margin)
 
-    # Their moments -------------------------------------------------------------------------------------------------
+    # Their moments --------------------------------------------------------------------------------
 
     def _mixing_moments(self) -> Array:
         """Σ_c E[e_mrc e_mpc], of shape (P, R, R)."""
@@ -445,7 +486,9 @@ class Inference:
         """Σ_c E(Σ_r e_mrc h_imr)², of shape (n, P)."""
         moments = self._mixing_moments()
         own = np.einsum("nmr,mrr->nm", self.h_var, moments)
-        return np.asarray(np.einsum("nmr,mrp,nmp->nm", self.h, moments, self.h, optimize=True) + own)
+        return np.asarray(
+            np.einsum("nmr,mrp,nmp->nm", self.h, moments, self.h, optimize=True) + own
+        )
 
     def _said(self) -> Array:
         """Σ_m π_m ĉ_m, of shape (n, K)."""
@@ -459,7 +502,8 @@ class Inference:
         return np.asarray(np.sum(self.v**2, axis=1) + np.trace(self.v_cov, axis1=1, axis2=2))
 
     def deviation(self, gates: Array) -> float:
-        """Return the root of the mean variance of f over samples and outputs, under gates as new samples have them."""
+        """Return the root of the mean variance of f over samples and outputs, under gates as new
+        samples have them."""
         n, K = self.labels.shape
         mean = np.einsum("nm,nmc->nc", gates, self._outputs())
         spread = float(np.sum(gates * self._output_squares()) - np.sum(mean**2))
@@ -469,16 +513,24 @@ class Inference:
         """Return E[log p(y, everything)] − E[log q(everything)], right after `_update_outputs`."""
         (n, K), (P, R) = self.labels.shape, self.log_det.shape
         # f: where it is cut off, and the variance of its mean.
-        second = float(np.sum(self.on * self._output_squares())) + 2.0 * float(np.sum(self._said() @ self.b))
+        second = float(np.sum(self.on * self._output_squares())) + 2.0 * float(
+            np.sum(self._said() @ self.b)
+        )
         second += n * float(self._intercept_squares()[0])
         total = float(self.log_inside.sum()) - 0.5 * (second - float(np.sum(self.f_mean**2)))
         # h, e and b around zero, with their precisions; log |K| cancels.
         total += self.projections.bound(self.squares.sum(axis=1), self.ranks * R)
-        total += 0.5 * float(np.sum(R * self.ranks * (1.0 - np.log(self.level))) + self.log_det.sum())
-        total += self.intercepts.bound(self._intercept_squares(), K) + 0.5 * K * (1.0 + np.log(self.b_var))
+        total += 0.5 * float(
+            np.sum(R * self.ranks * (1.0 - np.log(self.level))) + self.log_det.sum()
+        )
+        total += self.intercepts.bound(self._intercept_squares(), K) + 0.5 * K * (
+            1.0 + np.log(self.b_var)
+        )
         if self.learns_e:
             total += 0.5 * K * float(P * R + np.linalg.slogdet(self.e_cov)[1].sum())
-            total -= 0.5 * float(np.sum(self.e**2) + K * np.trace(self.e_cov, axis1=1, axis2=2).sum())
+            total -= 0.5 * float(
+                np.sum(self.e**2) + K * np.trace(self.e_cov, axis1=1, axis2=2).sum()
+            )
         # s, t and v. q(t) was set around `mu`; v has moved since.
         q, now = self.Z.shape[1], self.Z @ self.v.T
         total += float(self.log_z.sum() - np.sum(self.on * self.gain))
@@ -489,7 +541,8 @@ class Inference:
 
 
 def _leading(K: Array, least: float = 1e-6) -> tuple[Array, int]:
-    """Return the matrix without the directions of less than this share of the largest eigenvalue, and its rank.
+    """Return the matrix without the directions of less than this share of the largest eigenvalue,
+    and its rank.
 
     In those the posterior is the prior: they only slow the updates of λ down.
     """
@@ -499,9 +552,12 @@ def _leading(K: Array, least: float = 1e-6) -> tuple[Array, int]:
 
 
 def _sticks(mu: Array, gain: Array) -> tuple[Array, Array]:
-    """Return Φ(μ_m) Π_{h < m} Φ(−μ_h) exp(gain_m), of shape (n, P), over their sums, and the logarithms of these."""
+    """Return Φ(μ_m) Π_{h < m} Φ(−μ_h) exp(gain_m), of shape (n, P), over their sums, and the
+    logarithms of these."""
     none = np.zeros((len(mu), 1))
-    logs = np.hstack([log_ndtr(mu), none]) + np.hstack([none, np.cumsum(log_ndtr(-mu), axis=1)]) + gain
+    logs = (
+        np.hstack([log_ndtr(mu), none]) + np.hstack([none, np.cumsum(log_ndtr(-mu), axis=1)]) + gain
+    )
     log_z = np.logaddexp.reduce(logs, axis=1)
     return np.exp(logs - log_z[:, np.newaxis]), log_z
 

@@ -9,14 +9,20 @@ from importlib.util import find_spec
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line and return its exit code: 2, and one line on stderr, for what the caller can correct."""
+    """Run the command line and return its exit code: 2, and one line on stderr, for what the caller
+    can correct."""
     missing = [package for package in ("typer", "rich", "pandas") if find_spec(package) is None]
     if missing:
         needed = ", ".join(missing)
-        print(f'kernelmosaic: the command line needs {needed}: pip install "kernelmosaic[cli]"', file=sys.stderr)
+        print(
+            f'kernelmosaic: the command line needs {needed}: pip install "kernelmosaic[cli]"',
+            file=sys.stderr,
+        )
         return 2
     usual = gc.get_threshold()
-    gc.set_threshold(100_000, *usual[1:])  # the packages that a command loads are many objects and no garbage
+    gc.set_threshold(
+        100_000, *usual[1:]
+    )  # the packages that a command loads are many objects and no garbage
     try:
         from kernelmosaic.cli.commands import run
 

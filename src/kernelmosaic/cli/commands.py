@@ -41,14 +41,17 @@ def predict(request: requests.PredictRequest) -> None:
 
 
 def explain(request: requests.ExplainRequest) -> None:
-    """Show how much each kernel contributes to the decision on every row, as a table and optionally as a page."""
+    """Show how much each kernel contributes to the decision on every row, as a table and optionally
+    as a page."""
     _check_files(request)
     from kernelmosaic.cli.predict import run_explanation
 
     run_explanation(request)
 
 
-def _check_files(request: requests.FitRequest | requests.EmbedRequest | requests.NewRowsRequest) -> None:
+def _check_files(
+    request: requests.FitRequest | requests.EmbedRequest | requests.NewRowsRequest,
+) -> None:
     """Refuse inputs that are not there, outputs that are inputs, and one file for two outputs."""
     _need_skops()
     inputs = {request.path: "a table"}
@@ -66,8 +69,16 @@ def _check_files(request: requests.FitRequest | requests.EmbedRequest | requests
     model = request.model if isinstance(request, requests.EmbedRequest) else None
     for option, written in (("--output", request.output), ("--report", report), ("--model", model)):
         for path in read:
-            if written is not None and written.exists() and os.path.exists(path) and written.samefile(path):
-                raise ValueError(f"{option} {written}: this file is read, and would be overwritten; give another name.")
+            if (
+                written is not None
+                and written.exists()
+                and os.path.exists(path)
+                and written.samefile(path)
+            ):
+                raise ValueError(
+                    f"{option} {written}: this file is read, and would be overwritten; give another"
+                    " name."
+                )
     if report is not None and report == request.output:
         what = "model" if isinstance(request, requests.FitRequest) else "table"
         raise ValueError(f"--report {report}: the {what} is written there; give another name.")
@@ -93,7 +104,8 @@ def cluster(request: requests.ClusterRequest) -> None:
 
 
 def inspect(request: requests.InspectRequest) -> None:
-    """Show what is in a model file: kernels and weights, gates, support vectors, cost, gap, columns, version."""
+    """Show what is in a model file: kernels and weights, gates, support vectors, cost, gap,
+    columns, version."""
     _need_skops()
     existing_file(request.model, "a model file")
     from kernelmosaic.cli.output import show_model
@@ -102,7 +114,8 @@ def inspect(request: requests.InspectRequest) -> None:
 
 
 def demo(request: requests.DemoRequest) -> None:
-    """Compare views alone, their equal and their learned sum on generated patients, in under a minute."""
+    """Compare views alone, their equal and their learned sum on generated patients, in under a
+    minute."""
     from rich.console import Console
 
     from kernelmosaic.cli.output import print_table, progress
@@ -125,7 +138,8 @@ app = typer.Typer(
 
 def run(argv: Sequence[str] | None = None, commands: typer.Typer = app) -> int:
     """Run a command and return its exit code; see `kernelmosaic.cli.main`."""
-    # Typer raises the errors of the argument parser it carries, which is not always importable under one name.
+    # Typer raises the errors of the argument parser it carries, which is not always importable
+    # under one name.
     usage_error: type[Exception] = typer.BadParameter.__mro__[1]
     given = None if argv is None else list(argv)
     try:
@@ -141,8 +155,9 @@ def run(argv: Sequence[str] | None = None, commands: typer.Typer = app) -> int:
             raise
         # A model of the user's classes may refuse a table by any error.
         _fail(
-            f"{type(error).__name__}: {str(error).rstrip('.')}. This error was not foreseen: either a table holds what "
-            "the model cannot read, or kernelmosaic is at fault; KERNELMOSAIC_TRACEBACK=1 shows where it arose."
+            f"{type(error).__name__}: {str(error).rstrip('.')}. This error was not foreseen: either"
+            " a table holds what the model cannot read, or kernelmosaic is at fault;"
+            " KERNELMOSAIC_TRACEBACK=1 shows where it arose."
         )
         return 1
     if code == 130:  # what Typer makes of an interrupt
@@ -171,16 +186,24 @@ def _usage_line(error: Any, arguments: Sequence[str]) -> str:
     arguments : sequence of str
         What was typed after the name of the program.
     """
-    parameter, message = getattr(error, "param", None), str(error.message).removeprefix("Value error, ")
+    parameter, message = (
+        getattr(error, "param", None),
+        str(error.message).removeprefix("Value error, "),
+    )
     if parameter is None or not message:
         command = error.ctx.command_path if error.ctx is not None else "kernelmosaic"
         said = error.format_message()
-        return f"{said}{'' if said[-1:] in '.?' else '.'} `{command} --help` lists what can be given."
+        return (
+            f"{said}{'' if said[-1:] in '.?' else '.'} `{command} --help` lists what can be given."
+        )
     option, value = _typed(parameter, arguments)
     literal = re.escape(value)
     for words, plain in (  # releases of Typer differ in their words
         (rf"^'?{literal}'? is not a valid float( range)?\.?$", "input should be a valid number"),
-        (rf"^'?{literal}'? is not a valid int(eger)?( range)?\.?$", "input should be a valid integer"),
+        (
+            rf"^'?{literal}'? is not a valid int(eger)?( range)?\.?$",
+            "input should be a valid integer",
+        ),
         (rf"^{literal} is not in the range (.*?)\.?$", r"input should be in the range \1"),
     ):
         message = re.sub(words, plain, message)
@@ -219,7 +242,10 @@ def _print_version(wanted: bool) -> None:
 def _root(
     context: typer.Context,
     version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
+        ),
     ] = False,
 ) -> None:
     if context.invoked_subcommand is None:

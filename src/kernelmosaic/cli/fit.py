@@ -1,4 +1,5 @@
-"""The work behind ``kernelmosaic fit``, ``embed`` and ``cluster``: choose C, fit, write and print what is found."""
+"""The work behind ``kernelmosaic fit``, ``embed`` and ``cluster``: choose C, fit, write and print
+what is found."""
 
 from __future__ import annotations
 
@@ -21,11 +22,31 @@ from sklearn.pipeline import Pipeline
 from kernelmosaic import tables
 from kernelmosaic._typing import AnyArray, Array, Estimator, Indices, Mask, Settings
 from kernelmosaic.cli import methods
-from kernelmosaic.cli.output import facts, gate_summary, noting, print_facts, print_shares, progress, say
+from kernelmosaic.cli.output import (
+    facts,
+    gate_summary,
+    noting,
+    print_facts,
+    print_shares,
+    progress,
+    say,
+)
 from kernelmosaic.cli.predict import placed, rounded
-from kernelmosaic.cli.requests import ClusterRequest, EmbedRequest, FitRequest, TableRequest, TaskName
+from kernelmosaic.cli.requests import (
+    ClusterRequest,
+    EmbedRequest,
+    FitRequest,
+    TableRequest,
+    TaskName,
+)
 from kernelmosaic.cli.training_table import TrainingTable, read_training_table
-from kernelmosaic.engine.search import PathOptions, PathResult, describe_choice, read_samples, search_paths
+from kernelmosaic.engine.search import (
+    PathOptions,
+    PathResult,
+    describe_choice,
+    read_samples,
+    search_paths,
+)
 from kernelmosaic.estimators.card import ModelCard
 from kernelmosaic.estimators.cv import DEFAULT_FOLDS, MKLClassifierCV
 from kernelmosaic.model_selection import ResponseSurfaceSearchCV
@@ -74,16 +95,23 @@ class PathChoice:
         return self._in_order([path[i].predicted for path in self.found.found[self.m]])
 
     def probabilities(self) -> AnyArray:
-        """Return the probabilities of every row while it was held out; every part has all classes."""
+        """Return the probabilities of every row while it was held out; every part has all
+        classes."""
         found, classes = self.found, np.asarray(self.found.classes)
         parts = [path[self.i] for path in found.found[self.m]]
-        calibrations = [found.calibration(self.m, self.i, "sigmoid", without=f) for f in range(len(parts))]
+        calibrations = [
+            found.calibration(self.m, self.i, "sigmoid", without=f) for f in range(len(parts))
+        ]
         each = zip(calibrations, parts, strict=True)
-        return self._in_order([calibration.probabilities(one.aligned(classes)) for calibration, one in each])
+        return self._in_order(
+            [calibration.probabilities(one.aligned(classes)) for calibration, one in each]
+        )
 
     def _in_order(self, parts: list[AnyArray]) -> AnyArray:
         """Return what belongs to the rows of every part in the order of the table."""
-        return np.concatenate(parts)[np.argsort(np.concatenate([held for _, held in self.found.folds]))]
+        return np.concatenate(parts)[
+            np.argsort(np.concatenate([held for _, held in self.found.folds]))
+        ]
 
 
 @dataclass(frozen=True)
@@ -94,7 +122,8 @@ class HeldOut:
     ----------
     how : {"cross-validated", "leave-one-out", "leave-one-group-out"}
     scores : ndarray
-        Of the parts; of rows or groups that are left out one by one, numbers whose mean is the score.
+        Of the parts; of rows or groups that are left out one by one, numbers whose mean is the
+        score.
     predictions : ndarray
     probabilities : ndarray of shape (rows, classes) or None
     baseline : float
@@ -170,7 +199,11 @@ class Trained:
             "rows": len(training.rest),
             "fingerprints": training.fingerprints[training.rest],
             **training.noted,
-            "price": {"name": methods.parameter_of(request), "value": float(self.C), "how": self._how()},
+            "price": {
+                "name": methods.parameter_of(request),
+                "value": float(self.C),
+                "how": self._how(),
+            },
             "score": self._score(),
             "test": test,
             "seconds": float(self.seconds),
@@ -182,14 +215,21 @@ class Trained:
 
     def _how(self) -> str:
         """Say how C, or the parameter in its place, was chosen."""
-        request, Cs = self.training.request, np.empty(0) if self.path is None else self.path.found.Cs
+        request, Cs = (
+            self.training.request,
+            np.empty(0) if self.path is None else self.path.found.Cs,
+        )
         if request.method == "ridge" and request.C is None:
             is_evidence = self.model.chosen_criterion_ == "evidence"
             return "learned by evidence" if is_evidence else "learned by leave-one-out error"
         if len(Cs) < 2:
             return "given"
         by = " by partial likelihood" if request.loss == "cox" else ""
-        best = "best" if request.rule in (None, "best") else "smoothest within one standard error of the best,"
+        best = (
+            "best"
+            if request.rule in (None, "best")
+            else "smoothest within one standard error of the best,"
+        )
         return f"the {best} of {len(Cs)} from {min(Cs):.4g} to {max(Cs):.4g}{by}"
 
     def _score(self) -> Settings | None:
@@ -198,12 +238,22 @@ class Trained:
             return None
         further: dict[str, str] = {}
 
-        def add(name: str, form: str, statistic: Callable[..., float], *rows: AnyArray, mean: str = "") -> None:
+        def add(
+            name: str, form: str, statistic: Callable[..., float], *rows: AnyArray, mean: str = ""
+        ) -> None:
             error = methods.bootstrap_error(statistic, *rows, groups=self.groups)
-            further[name] = f"{statistic(*rows):{form}} ± {error:{form}} (standard error; {mean}{len(y)} rows)"
+            further[name] = (
+                f"{statistic(*rows):{form}} ± {error:{form}} (standard error; {mean}{len(y)} rows)"
+            )
 
         if task == "regression":
-            add("RMS error", ".4g", lambda y, said: np.sqrt(np.mean((y - said) ** 2)), y, held.predictions)
+            add(
+                "RMS error",
+                ".4g",
+                lambda y, said: np.sqrt(np.mean((y - said) ** 2)),
+                y,
+                held.predictions,
+            )
         if held.probabilities is not None:
             classes, mean = list(enumerate(self.model.classes_)), "mean of the classes; "
             shown = classes[1:] if len(classes) == 2 else classes
@@ -225,7 +275,9 @@ class Trained:
         }
 
 
-def train_table(request: FitRequest, show: Callable[[int], AbstractContextManager[Advance]] = progress) -> Trained:
+def train_table(
+    request: FitRequest, show: Callable[[int], AbstractContextManager[Advance]] = progress
+) -> Trained:
     """Read the table, print how it is read, and fit; `show` shows how many steps are done."""
     training = read_training_table(request)
     splitter = make_splitter(training)
@@ -236,14 +288,18 @@ def train_table(request: FitRequest, show: Callable[[int], AbstractContextManage
 
 
 def describe_views(training: TrainingTable, most: int = 20) -> list[str]:
-    """Return a line per view: its name, its file, its columns and its kernels, and how many rows lack it."""
+    """Return a line per view: its name, its file, its columns and its kernels, and how many rows
+    lack it."""
     described = []
     for name, view in list(training.views.items())[:most]:
         columns, lost = view["columns"], training.lacking[name]
         shown = ", ".join(columns[:4]) + (", …" if len(columns) > 4 else "")
         source = f" ({', '.join(view['files'])})" if view["files"] else ""
         lack = f"; lacked by {lost} of {len(training.table)} rows" if lost or source else ""
-        what = f"{len(columns)} column{'s' * (len(columns) > 1)} ({shown}); {' + '.join(view['kernels'])}"
+        what = (
+            f"{len(columns)} column{'s' * (len(columns) > 1)} ({shown});"
+            f" {' + '.join(view['kernels'])}"
+        )
         described.append(f"view {name}{source}: {what}{lack}")
     if len(training.views) > most:
         described.append(f"and {len(training.views) - most} more views")
@@ -252,7 +308,8 @@ def describe_views(training: TrainingTable, most: int = 20) -> list[str]:
 
 
 def make_splitter(training: TrainingTable) -> Any:
-    """Return what divides the rows into parts to be held out in turn; None of ridge, and with --folds 0."""
+    """Return what divides the rows into parts to be held out in turn; None of ridge, and with
+    --folds 0."""
     request, y = training.request, training.target.y[training.rest]
     if request.folds == 0:
         return None
@@ -260,8 +317,9 @@ def make_splitter(training: TrainingTable) -> Any:
     alone = values[counts < 2]
     if request.task == "classification" and len(alone) > max(2, len(y) / 2):
         raise ValueError(
-            f"{len(alone)} of {len(values)} classes have one row, such as {str(alone[0])!r}: is --target the right "
-            "column? If it is a quantity, write it in numbers and give --task regression."
+            f"{len(alone)} of {len(values)} classes have one row, such as {str(alone[0])!r}: is"
+            " --target the right column? If it is a quantity, write it in numbers and give --task"
+            " regression."
         )
     if request.method == "ridge":
         return None
@@ -272,10 +330,14 @@ def make_splitter(training: TrainingTable) -> Any:
         most = max(2, len(y) // 2) if request.task == "regression" else len(y)
         return KFold(min(folds, most), **shuffled)
     if len(alone):
-        what = f"class {str(alone[0])!r}" if request.task == "classification" else f"event {int(alone[0])}"
+        what = (
+            f"class {str(alone[0])!r}"
+            if request.task == "classification"
+            else f"event {int(alone[0])}"
+        )
         raise ValueError(
-            f"{what} has one row to learn from: cross-validation needs two of each. Leave it out, or switch "
-            "cross-validation off with --folds 0 and a C, such as --C 1."
+            f"{what} has one row to learn from: cross-validation needs two of each. Leave it out,"
+            " or switch cross-validation off with --folds 0 and a C, such as --C 1."
         )
     return StratifiedKFold(int(min(folds, counts.min())), **shuffled)
 
@@ -289,12 +351,19 @@ def make_pipeline(training: TrainingTable) -> Pipeline:
     """Return the preparation of the columns and the estimator, not yet fitted."""
     request = training.request
     methods.check_request(request)
-    scale = float(np.std(training.target.y[training.rest])) or 1.0 if request.task == "regression" else 1.0
+    scale = (
+        float(np.std(training.target.y[training.rest])) or 1.0
+        if request.task == "regression"
+        else 1.0
+    )
     if request.folds == 0 and request.method != "ridge" and methods.price_of(request) is None:
-        raise ValueError(f"--folds 0: without cross-validation give the C, such as --C {scale:.3g}.")
+        raise ValueError(
+            f"--folds 0: without cross-validation give the C, such as --C {scale:.3g}."
+        )
     if request.method == "rmkl" and request.folds != 0 and len(training.kernels) < 2:
         raise ValueError(
-            "--method rmkl: it learns penalties of several kernels, and there is one; name another, or use mkl."
+            "--method rmkl: it learns penalties of several kernels, and there is one; name another,"
+            " or use mkl."
         )
     model = methods.make_estimator(request, training.kernels, training.plan, scale)
     return Pipeline([*training.plan.steps(), ("model", model)])
@@ -311,7 +380,8 @@ def train(training: TrainingTable, pipeline: Pipeline, splitter: Any, advance: A
     splitter : splitter or None
         What divides the rows into parts.
     advance : callable
-        Called with what is done next and how many steps are done, of one per part and one for the fit to all rows.
+        Called with what is done next and how many steps are done, of one per part and one for the
+        fit to all rows.
     """
     request, task = training.request, training.target.task
     table, y = training.table.iloc[training.rest], training.target.y[training.rest]
@@ -344,7 +414,9 @@ def train(training: TrainingTable, pipeline: Pipeline, splitter: Any, advance: A
         # Of survival it is the survival functions that rows held out calibrate.
         has_shares = task in ("classification", "multi-label", "survival")
         calibrates = has_shares and (request.proba or request.method != "bilinear")
-        chosen, said = _with_warnings(lambda: path.found.fit(path.m, path.i, "sigmoid" if calibrates else None))
+        chosen, said = _with_warnings(
+            lambda: path.found.fit(path.m, path.i, "sigmoid" if calibrates else None)
+        )
     held = HeldOut(
         "cross-validated",
         path.scores[:, path.i],
@@ -355,8 +427,11 @@ def train(training: TrainingTable, pipeline: Pipeline, splitter: Any, advance: A
     return Trained(training, chosen, C, perf_counter() - start, said, held, path, search)
 
 
-def _left_out(model: Estimator, task: TaskName, y: AnyArray, groups: Indices | None, baseline: float) -> HeldOut:
-    """Return the predictions of every row by a ridge machine without it, or without its group, in closed form."""
+def _left_out(
+    model: Estimator, task: TaskName, y: AnyArray, groups: Indices | None, baseline: float
+) -> HeldOut:
+    """Return the predictions of every row by a ridge machine without it, or without its group, in
+    closed form."""
     left_out, how = model.loo_predictions_, "leave-one-out"
     scores = methods.score_terms(task, y, left_out)
     if groups is not None:
@@ -366,14 +441,22 @@ def _left_out(model: Estimator, task: TaskName, y: AnyArray, groups: Indices | N
     return HeldOut(how, scores, left_out, getattr(model, "loo_probabilities_", None), baseline)
 
 
-def _follow_paths(training: TrainingTable, pipeline: Pipeline, folds: Any, advance: Advance) -> PathChoice:
-    """Fit to all parts but one along the values of C, for every norm, and choose by the rows held out."""
+def _follow_paths(
+    training: TrainingTable, pipeline: Pipeline, folds: Any, advance: Advance
+) -> PathChoice:
+    """Fit to all parts but one along the values of C, for every norm, and choose by the rows held
+    out."""
     request, task = training.request, training.target.task
     table, y = training.table.iloc[training.rest], training.target.y[training.rest]
     # As the CV estimators choose, unless C, the norm, or what kernels cost, is given.
     price = methods.price_of(request)
     like = MKLSurvivalCV() if task == "survival" else MKLClassifierCV()
-    free = request.method == "mkl" and task != "one-class" and request.norm is None and not request.costs
+    free = (
+        request.method == "mkl"
+        and task != "one-class"
+        and request.norm is None
+        and not request.costs
+    )
     norms, Cs = like.norms if free else [None], like.Cs if price is None else [price]
     rule = (request.rule or "best").replace("-", "_")
 
@@ -406,25 +489,33 @@ def _follow_paths(training: TrainingTable, pipeline: Pipeline, folds: Any, advan
 
 
 def train_without(trained: Trained, view: str) -> tuple[Trained, Mask]:
-    """Train as before without the kernels of a view; also return which rows have another one, and are learned from."""
+    """Train as before without the kernels of a view; also return which rows have another one, and
+    are learned from."""
     training, names = trained.training, trained.model.view_names_
     table, others = training.table.iloc[training.rest], {*names} - {view}
     known = np.ones(len(table), dtype=bool)
     if training.plan.impute in ("none", "views") and others <= {*training.views}:
-        known = np.any([table[training.views[name]["columns"]].notna().any(axis=1) for name in others], axis=0)
+        known = np.any(
+            [table[training.views[name]["columns"]].notna().any(axis=1) for name in others], axis=0
+        )
     kernels = [kernel for kernel, of in zip(training.kernels, names, strict=True) if of != view]
     left = {part for name, *_ in kernels for part in (name, name.partition(":")[0])}
     request = replace(
         training.request,
         costs=tuple(text for text in training.request.costs if text.rpartition("=")[0] in left),
-        method="mkl" if training.request.method == "rmkl" and len(kernels) < 2 else training.request.method,
+        method=(
+            "mkl"
+            if training.request.method == "rmkl" and len(kernels) < 2
+            else training.request.method
+        ),
     )
     less = replace(training, request=request, kernels=kernels, rest=training.rest[known])
     return train(less, make_pipeline(less), make_splitter(less), lambda what, done: None), known
 
 
 def _with_warnings(fit: Callable[[], Any]) -> tuple[Any, list[str]]:
-    """Return what a fit returns, and its warnings; not for use in threads, which share the filters."""
+    """Return what a fit returns, and its warnings; not for use in threads, which share the
+    filters."""
     with warnings.catch_warnings(record=True, action="ignore") as caught:
         warnings.simplefilter("always", ConvergenceWarning)
         warnings.filterwarnings("always", message=".*samples duplicate another one")
@@ -432,15 +523,21 @@ def _with_warnings(fit: Callable[[], Any]) -> tuple[Any, list[str]]:
     return fitted, [str(warning.message) for warning in caught]
 
 
-def _search_penalties(chosen: Pipeline, folds: Any, request: FitRequest, table: Any, y: AnyArray) -> Estimator:
+def _search_penalties(
+    chosen: Pipeline, folds: Any, request: FitRequest, table: Any, y: AnyArray
+) -> Estimator:
     # Fits that only choose penalties need few digits, and probabilities are for the last fit.
-    loose = clone(chosen).set_params(model__tol=1e-2, **({"model__calibration": None} if request.proba else {}))
+    loose = clone(chosen).set_params(
+        model__tol=1e-2, **({"model__calibration": None} if request.proba else {})
+    )
     search = ResponseSurfaceSearchCV(
         loose,
         on=["model__penalties"],
         cv=folds,
         n_jobs=request.jobs,
-        order=2 if len(chosen.named_steps["model"].kernels) <= 6 else 1,  # quadratic, or a plane of more kernels
+        order=(
+            2 if len(chosen.named_steps["model"].kernels) <= 6 else 1
+        ),  # quadratic, or a plane of more kernels
         max_iter=10,
         scoring="r2" if request.task == "regression" else "accuracy",
     )
@@ -449,11 +546,12 @@ def _search_penalties(chosen: Pipeline, folds: Any, request: FitRequest, table: 
     return search
 
 
-# What is written and printed ------------------------------------------------------------------------------------------
+# What is written and printed ----------------------------------------------------------------------
 
 
 def publish(trained: Trained, make_page: Callable[[Trained], Page] | None = None) -> None:
-    """Write the model and, where there is a function that makes it, the report page; print the facts."""
+    """Write the model and, where there is a function that makes it, the report page; print the
+    facts."""
     request, noted, card = trained.training.request, trained.noted, ModelCard(trained.model)
     # Files are named once every one is written.
     trained.pipeline.training_ = noted
@@ -480,28 +578,45 @@ def cautions(trained: Trained) -> list[str]:
     Cs = [] if path is None else path.found.Cs.tolist()
     if len(Cs) > 2 and trained.C in (Cs[0], Cs[-1]):
         found.append(
-            f"the best {name}, {trained.C:g}, is at the edge of those tried ({min(Cs):g} to {max(Cs):g}): one beyond "
-            "may be better; try it with --C."
+            f"the best {name}, {trained.C:g}, is at the edge of those tried ({min(Cs):g} to"
+            f" {max(Cs):g}): one beyond may be better; try it with --C."
         )
     steps = np.diff(trained.y) if task == "regression" else np.empty(0)
-    if score and len(steps) and trained.training.request.seed is None and (np.all(steps >= 0) or np.all(steps <= 0)):
-        found.append("the rows are sorted by the target, and parts are taken in their order; --seed 0 shuffles them.")
+    if (
+        score
+        and len(steps)
+        and trained.training.request.seed is None
+        and (np.all(steps >= 0) or np.all(steps <= 0))
+    ):
+        found.append(
+            "the rows are sorted by the target, and parts are taken in their order; --seed 0"
+            " shuffles them."
+        )
     if path is not None:
         tried, met = ~np.isnan(path.scores), path.found.gaps(path.m) <= path.found.model.tol
         if np.any(tried & ~met):
-            found.append(f"{np.sum(tried & ~met)} of {tried.sum()} cross-validation fits stopped early.")
-    if task != "one-class" and score and score["mean"] <= score["baseline"] + 2 * (score["error"] or 0.0):
+            found.append(
+                f"{np.sum(tried & ~met)} of {tried.sum()} cross-validation fits stopped early."
+            )
+    if (
+        task != "one-class"
+        and score
+        and score["mean"] <= score["baseline"] + 2 * (score["error"] or 0.0)
+    ):
         found.append(
-            f"{score['name']} is not better than {methods.SCORES[task][1]} by two standard errors: the columns may not "
-            "predict the target."
+            f"{score['name']} is not better than {methods.SCORES[task][1]} by two standard errors:"
+            " the columns may not predict the target."
         )
     by_support = trained.training.request.method in ("mkl", "rmkl", "localized")
     if task == "classification" and trained.model.support_fraction_ > 0.9 and by_support:
-        found.append("nearly every row is a support vector: predictions will be slow, and the classes overlap.")
+        found.append(
+            "nearly every row is a support vector: predictions will be slow, and the classes"
+            " overlap."
+        )
     return found
 
 
-# Rows without labels --------------------------------------------------------------------------------------------------
+# Rows without labels ------------------------------------------------------------------------------
 
 
 def run_unlabelled(request: EmbedRequest) -> None:
@@ -547,20 +662,32 @@ def run_unlabelled(request: EmbedRequest) -> None:
 
 def make_model(request: EmbedRequest, kernels: list[Any]) -> Estimator:
     """Return the estimator of a request; columns are put on one scale before it."""
-    given: Settings = {"kernels": kernels, "weights": request.weights, "random_state": request.seed, "scale": False}
+    given: Settings = {
+        "kernels": kernels,
+        "weights": request.weights,
+        "random_state": request.seed,
+        "scale": False,
+    }
     if not isinstance(request, ClusterRequest):
         return MKLKernelPCA(n_components=request.components or 2, **given)
-    given |= {"n_clusters": request.clusters or "auto", "n_components": request.components or "auto"}
+    given |= {
+        "n_clusters": request.clusters or "auto",
+        "n_components": request.components or "auto",
+    }
     return MKLClustering(embedding=request.embedding, **given)
 
 
 def unlabelled_page(pipeline: Any, training: TrainingTable, target: AnyArray | None) -> Page:
-    """Return the page: views and their similarity, clusters, the embedding; pictures are there when matplotlib is."""
+    """Return the page: views and their similarity, clusters, the embedding; pictures are there when
+    matplotlib is."""
     model, what = pipeline.named_steps["model"], f"{len(training.table)} rows without labels"
     lead = f"{what}: {type(model).__name__} on the sum of the kernels of {len(model.views_)} views."
     page = Page(f"{training.request.path.name}: {what}", lead)
     page.table("Summary.", ("what", "value"), ModelCard(model).facts)
-    weights = [[name, f"{weight:.3f}", training.lacking.get(name, 0)] for name, weight in model.view_weights_.items()]
+    weights = [
+        [name, f"{weight:.3f}", training.lacking.get(name, 0)]
+        for name, weight in model.view_weights_.items()
+    ]
     page.table("The views.", ("view", "weight", "lacked by"), weights)
     if hasattr(model, "labels_") and model.n_clusters_ > 1:
         each = [(k, model.silhouette_[model.labels_ == k]) for k in range(model.n_clusters_)]
@@ -569,9 +696,24 @@ def unlabelled_page(pipeline: Any, training: TrainingTable, target: AnyArray | N
     if find_spec("matplotlib") is not None:
         from kernelmosaic import plots
 
-        page.figure(plots.ViewSimilarityDisplay.from_estimator(model), "Similarity", "How alike the views are.")
-        for y, by in [(None, ""), *([] if target is None else [(target, f", by {training.request.target}")])]:
+        page.figure(
+            plots.ViewSimilarityDisplay.from_estimator(model),
+            "Similarity",
+            "How alike the views are.",
+        )
+        for y, by in [
+            (None, ""),
+            *([] if target is None else [(target, f", by {training.request.target}")]),
+        ]:
             drawn = plots.EmbeddingDisplay.from_estimator(pipeline, training.table, y)
-            page.figure(drawn, f"The rows in two coordinates{by}", f"The rows, in two of the coordinates{by}.")
-        page.figure(plots.EigenvaluesDisplay.from_estimator(model), "Eigenvalues", "Eigenvalues, the largest first.")
+            page.figure(
+                drawn,
+                f"The rows in two coordinates{by}",
+                f"The rows, in two of the coordinates{by}.",
+            )
+        page.figure(
+            plots.EigenvaluesDisplay.from_estimator(model),
+            "Eigenvalues",
+            "Eigenvalues, the largest first.",
+        )
     return page

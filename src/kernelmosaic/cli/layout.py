@@ -1,4 +1,5 @@
-"""From the words on the command line to kernels on columns: views, kernels in short, the preparation of columns."""
+"""From the words on the command line to kernels on columns: views, kernels in short, the
+preparation of columns."""
 
 from __future__ import annotations
 
@@ -49,7 +50,7 @@ _COUNTED: dict[str, type[Polynomial | Spectrum | WeightedDegree]] = {
     "wd": WeightedDegree,
 }
 
-# Kernels in short -----------------------------------------------------------------------------------------------------
+# Kernels in short ---------------------------------------------------------------------------------
 
 
 def usual_kernels(task: TaskName, method: MethodName | None, alone: bool = False) -> list[Kernel]:
@@ -66,25 +67,32 @@ def usual_kernels(task: TaskName, method: MethodName | None, alone: bool = False
 
 
 def read_short(text: str) -> list[Kernel]:
-    """Return the kernels that a text such as ``linear+gauss*5`` names, or raise naming the known ones."""
+    """Return the kernels that a text such as ``linear+gauss*5`` names, or raise naming the known
+    ones."""
     return [kernel for term in text.split("+") for kernel in _read_term(term.strip(), text)]
 
 
 def _read_term(term: str, text: str, most: int = 20) -> list[Kernel]:
     known = (
-        "linear, poly2, poly(3), gauss, gauss(2*median), gauss(1.5), gauss*5, laplace (like gauss), rank-gauss (of the "
-        "ranks of numbers), correlation, spectrum(3), wd(5)"
+        "linear, poly2, poly(3), gauss, gauss(2*median), gauss(1.5), gauss*5, laplace (like gauss),"
+        " rank-gauss (of the ranks of numbers), correlation, spectrum(3), wd(5)"
     )
     words = "linear|poly|quadratic|gauss|gaussian|rbf|laplace|laplacian|correlation|spectrum|wd"
     match = re.fullmatch(rf"(rank-)?({words})(\d+)?(?:\(([^()]*)\))?(?:\*(\d+))?", term)
     if match is None:
-        raise ValueError(f"unknown kernel {term or text!r}: choose among {known}, or add them up with +.")
+        raise ValueError(
+            f"unknown kernel {term or text!r}: choose among {known}, or add them up with +."
+        )
     ranked, word, short, written, copies = match.groups()
     if copies is not None:
-        if word not in _RADIAL or (short or written) not in (None, "median") or not 2 <= int(copies) <= most:
+        if (
+            word not in _RADIAL
+            or (short or written) not in (None, "median")
+            or not 2 <= int(copies) <= most
+        ):
             raise ValueError(
-                f"kernel {term!r}: only Gaussians and Laplacians come as a family, gauss*2 to gauss*{most}, whose "
-                "widths lie around the median distance."
+                f"kernel {term!r}: only Gaussians and Laplacians come as a family, gauss*2 to"
+                f" gauss*{most}, whose widths lie around the median distance."
             )
         factors = 2.0 ** (np.arange(int(copies)) - (int(copies) - 1) / 2)
         found: list[Kernel] = [_RADIAL[word](factor=float(factor)) for factor in factors]
@@ -94,12 +102,15 @@ def _read_term(term: str, text: str, most: int = 20) -> list[Kernel]:
             if ranked and found[0].input_kind != "numbers":
                 raise ValueError(term)
         except (ValueError, TypeError):
-            raise ValueError(f"kernel {term!r} cannot be read: write it like one of {known}.") from None
+            raise ValueError(
+                f"kernel {term!r} cannot be read: write it like one of {known}."
+            ) from None
     return [Ranked(kernel) for kernel in found] if ranked else found
 
 
 def _kernel(word: str, argument: str | None) -> Kernel:
-    """The kernel of a word; an argument that it has no use for, or that is no number, is a ValueError."""
+    """The kernel of a word; an argument that it has no use for, or that is no number, is a
+    ValueError."""
     if word in _RADIAL:
         factor, star, rule = (argument or "median").rpartition("*")
         if rule.strip() in ("median", "nearest"):
@@ -109,7 +120,11 @@ def _kernel(word: str, argument: str | None) -> Kernel:
         return _COUNTED[word](_positive(argument or ("2" if word == "poly" else "3"), int, 100))
     if argument is not None:
         raise ValueError(argument)
-    plain: dict[str, Kernel] = {"linear": Linear(), "correlation": Correlation(), "quadratic": Polynomial(degree=2)}
+    plain: dict[str, Kernel] = {
+        "linear": Linear(),
+        "correlation": Correlation(),
+        "quadratic": Polynomial(degree=2),
+    }
     return plain[word]
 
 
@@ -126,7 +141,11 @@ def label_of(kernel: Kernel) -> str:
         return f"poly{kernel.degree}"
     if isinstance(kernel, Spectrum):
         return f"spectrum({kernel.length})"
-    return f"wd({kernel.degree})" if isinstance(kernel, WeightedDegree) else type(kernel).__name__.lower()
+    return (
+        f"wd({kernel.degree})"
+        if isinstance(kernel, WeightedDegree)
+        else type(kernel).__name__.lower()
+    )
 
 
 def _positive(text: str, kind: Callable[[str], Any] = float, most: float = 1e300) -> Any:
@@ -137,7 +156,7 @@ def _positive(text: str, kind: Callable[[str], Any] = float, most: float = 1e300
     return number
 
 
-# Views ----------------------------------------------------------------------------------------------------------------
+# Views --------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -170,13 +189,16 @@ def match_columns(patterns: Iterable[str], columns: Sequence[str], what: str) ->
         if not names:
             known = some([repr(name) for name in columns], 6)
             hint = meant(part.strip(), columns)
-            raise ValueError(f"{what}: the pattern {part.strip()!r} matches no column;{hint} there are {known}.")
+            raise ValueError(
+                f"{what}: the pattern {part.strip()!r} matches no column;{hint} there are {known}."
+            )
         found.update(dict.fromkeys(names))
     return list(found)
 
 
 def split_names(text: str, columns: Collection[str]) -> list[str]:
-    """Return the names and patterns that commas divide; a comma may be part of the name of a column.
+    """Return the names and patterns that commas divide; a comma may be part of the name of a
+    column.
 
     Of several ways to divide it, the longest name that is a column is one.
     """
@@ -199,7 +221,8 @@ def _is_column(text: str, columns: Collection[str]) -> bool:
 
 @dataclass(frozen=True)
 class ViewSpec:
-    """A view as the user wrote it: its name, patterns of columns, kernels or nothing, and what to call it in errors."""
+    """A view as the user wrote it: its name, patterns of columns, kernels or nothing, and what to
+    call it in errors."""
 
     name: str
     patterns: tuple[str, ...]
@@ -214,19 +237,27 @@ def read_options(given: Sequence[str], columns: Iterable[str]) -> list[ViewSpec]
         name, equals, rest = text.partition("=")
         if not equals or not name.strip() or not rest.strip():
             raise ValueError(
-                f"--view {text}: write name=PATTERN:KERNEL, such as shape=fac_*:linear+gauss*5; files are joined by "
-                "--on COLUMN and --view name=FILE."
+                f"--view {text}: write name=PATTERN:KERNEL, such as shape=fac_*:linear+gauss*5;"
+                " files are joined by --on COLUMN and --view name=FILE."
             )
-        pattern, _, kernel = rest.rpartition(":") if ":" in rest and rest not in known else (rest, "", "")
-        found.append(ViewSpec(name.strip(), tuple(split_names(pattern, known)), kernel, f"--view {text}"))
+        pattern, _, kernel = (
+            rest.rpartition(":") if ":" in rest and rest not in known else (rest, "", "")
+        )
+        found.append(
+            ViewSpec(name.strip(), tuple(split_names(pattern, known)), kernel, f"--view {text}")
+        )
     return found
 
 
 def read_view_file(path: Path) -> list[ViewSpec]:
-    """Return the views of a JSON file, each a list of patterns, or a dict of ``columns`` and ``kernel``."""
+    """Return the views of a JSON file, each a list of patterns, or a dict of ``columns`` and
+    ``kernel``."""
     import json
 
-    form = 'write {"name": ["PATTERN", …]} or {"name": {"columns": ["PATTERN", …], "kernel": "gauss*3"}}'
+    form = (
+        'write {"name": ["PATTERN", …]} or {"name": {"columns": ["PATTERN", …], "kernel":'
+        ' "gauss*3"}}'
+    )
     try:
         content = json.loads(existing_file(path, "a JSON file").read_text(encoding="utf-8-sig"))
     except ValueError as error:
@@ -240,13 +271,18 @@ def read_view_file(path: Path) -> list[ViewSpec]:
         texts = [columns] if isinstance(columns, str) else columns
         is_list = isinstance(texts, list) and texts and all(isinstance(one, str) for one in texts)
         if given or not is_list or not isinstance(kernel, str) or not name.strip():
-            raise ValueError(f"--views {path}, view {name!r}: {json.dumps(entry)[:80]} cannot be read; {form}.")
+            raise ValueError(
+                f"--views {path}, view {name!r}: {json.dumps(entry)[:80]} cannot be read; {form}."
+            )
         found.append(ViewSpec(name.strip(), tuple(texts), kernel, f"--views {path}, view {name!r}"))
     return found
 
 
-def read_views(wanted: Sequence[ViewSpec], kinds: Mapping[str, str], default: list[Kernel]) -> list[View]:
-    """Return the views with their columns and kernels; where none is named, `default` on numbers."""
+def read_views(
+    wanted: Sequence[ViewSpec], kinds: Mapping[str, str], default: list[Kernel]
+) -> list[View]:
+    """Return the views with their columns and kernels; where none is named, `default` on
+    numbers."""
     views: list[View] = []
     for one in wanted:
         if "__" in one.name or ":" in one.name:
@@ -261,22 +297,37 @@ def read_views(wanted: Sequence[ViewSpec], kinds: Mapping[str, str], default: li
 
 
 def guess_views(kinds: Mapping[str, str], default: list[Kernel]) -> tuple[list[View], list[str]]:
-    """Return views of columns that share a prefix, each sequence for itself, and remarks on columns left out."""
-    groups = list(_groups([name for name, kind in kinds.items() if kind in ("numbers", "categories")]).items())
+    """Return views of columns that share a prefix, each sequence for itself, and remarks on columns
+    left out."""
+    groups = list(
+        _groups([name for name, kind in kinds.items() if kind in ("numbers", "categories")]).items()
+    )
     groups += [(name, [name]) for name, kind in kinds.items() if kind == "sequences"]
-    views = [view for name, columns in groups for view in _split(safe_name(name), columns, None, kinds, default)]
-    left = [name for name, kind in kinds.items() if kind not in ("numbers", "categories", "sequences")]
+    views = [
+        view
+        for name, columns in groups
+        for view in _split(safe_name(name), columns, None, kinds, default)
+    ]
+    left = [
+        name for name, kind in kinds.items() if kind not in ("numbers", "categories", "sequences")
+    ]
     many = "too many different texts for categories, as of ids or free text"
-    notes = [f"column {name!r} is left out: {many}. Name it in a --view to use it." for name in left]
+    notes = [
+        f"column {name!r} is left out: {many}. Name it in a --view to use it." for name in left
+    ]
     if not views:
-        raise ValueError(f"no column to learn from: every column but the target is left out, or has {many}.")
+        raise ValueError(
+            f"no column to learn from: every column but the target is left out, or has {many}."
+        )
     return views, notes
 
 
 def _groups(columns: Sequence[str]) -> dict[str, list[str]]:
-    """Columns by what stands before the first separator of their names; all in one where that separates none.
+    """Columns by what stands before the first separator of their names; all in one where that
+    separates none.
 
-    A name that is a prefix of another, as ``sex`` of ``sex_label``, or that two columns share by chance, makes no view.
+    A name that is a prefix of another, as ``sex`` of ``sex_label``, or that two columns share by
+    chance, makes no view.
     """
     # Words for the kind of number in a column, not for what it belongs to.
     sorts = {"is", "has", "was", "n", "no", "nr", "num", "number", "count", "total"}
@@ -285,9 +336,14 @@ def _groups(columns: Sequence[str]) -> dict[str, list[str]]:
         found = re.match(r"(.*?[^_.])(__|_|\.)[^_.]", name)
         if found and found[1].lower() not in sorts:
             groups.setdefault((found[1], found[2]), []).append(name)
-    # A prefix is that of a view if three columns have it; where every name follows the pattern, two are enough.
+    # A prefix is that of a view if three columns have it; where every name follows the pattern, two
+    # are enough.
     counts = [len(members) for members in groups.values()]
-    regular = sum(counts) == len(columns) and min(counts, default=0) > 1 and len({key[1] for key in groups}) == 1
+    regular = (
+        sum(counts) == len(columns)
+        and min(counts, default=0) > 1
+        and len({key[1] for key in groups}) == 1
+    )
     shared = {key[0]: members for key, members in groups.items() if regular or len(members) >= 3}
     if not 2 <= len(shared) <= 20:  # more prefixes than that are no views
         return {"all": list(columns)} if columns else {}
@@ -297,9 +353,14 @@ def _groups(columns: Sequence[str]) -> dict[str, list[str]]:
 
 
 def _split(
-    name: str, columns: Sequence[str], kernels: list[Kernel] | None, kinds: Mapping[str, str], default: list[Kernel]
+    name: str,
+    columns: Sequence[str],
+    kernels: list[Kernel] | None,
+    kinds: Mapping[str, str],
+    default: list[Kernel],
 ) -> list[View]:
-    """One view for the columns of numbers and categories together, one for every column of strings."""
+    """One view for the columns of numbers and categories together, one for every column of
+    strings."""
     if kernels is None:
         rows = [c for c in columns if kinds[c] in ("numbers", "categories")]
         # Categories alone have nothing that a square or a distance would add.
@@ -338,7 +399,8 @@ class Plan:
     groups : tuple of tuple of str
         Columns of numbers that a row may lack together.
     impute : {"none", "median", "frequent", "views"}
-        What stands in for empty cells of numbers and categories; with "views", what a row lacks of a group it lacks.
+        What stands in for empty cells of numbers and categories; with "views", what a row lacks of
+        a group it lacks.
     """
 
     numbers: tuple[str, ...]
@@ -360,7 +422,9 @@ class Plan:
     @property
     def feature_names(self) -> list[str]:
         """The columns that the kernels get, in their order."""
-        encoded = [f"{name}={value}" for name, values in self.categories.items() for value in values]
+        encoded = [
+            f"{name}={value}" for name, values in self.categories.items() for value in values
+        ]
         return [*self.numbers, *encoded, *self._passed_on]
 
     def positions(self, names: Sequence[str]) -> list[int]:
@@ -368,7 +432,9 @@ class Plan:
         # A column of strings may be a category of one view and a sequence of another.
         encoded = (name for name, values in self.categories.items() for _ in values)
         places: dict[str, list[int]] = {}
-        for i, name in enumerate([*self.numbers, *encoded, *(f"text:{name}" for name in self._passed_on)]):
+        for i, name in enumerate(
+            [*self.numbers, *encoded, *(f"text:{name}" for name in self._passed_on)]
+        ):
             places.setdefault(name, []).append(i)
         return [place for name in names for place in places[name]]
 
@@ -378,31 +444,49 @@ class Plan:
         groups = [list(group) for group in self.groups] if self.impute == "views" else []
         names = [*self.numbers, *self.categories]
         others = [name for name in self._passed_on if name not in names]
-        cells = ("cells", ViewImputer(groups, strategy=number), names), ("as they are", "passthrough", others)
-        filled = ViewTransformer(list(cells), verbose_feature_names_out=False).set_output(transform="pandas")
+        cells = (
+            ("cells", ViewImputer(groups, strategy=number), names),
+            ("as they are", "passthrough", others),
+        )
+        filled = ViewTransformer(list(cells), verbose_feature_names_out=False).set_output(
+            transform="pandas"
+        )
         fill = [] if self.impute == "none" else [("impute", filled)]
         values = [np.array(v, dtype=object) for v in self.categories.values()]
         # The values are fixed here: a fold that lacks one must still give the same columns.
         encoder = OneHotEncoder(categories=values, handle_unknown="ignore", sparse_output=False)
-        scaled, encoded = ("numbers", StandardScaler(), list(self.numbers)), ("categories", encoder, [*self.categories])
-        prepared = ViewTransformer([scaled, encoded, ("as they are", "passthrough", self._passed_on)])
+        scaled, encoded = (
+            ("numbers", StandardScaler(), list(self.numbers)),
+            ("categories", encoder, [*self.categories]),
+        )
+        prepared = ViewTransformer(
+            [scaled, encoded, ("as they are", "passthrough", self._passed_on)]
+        )
         return [*fill, ("prepare", prepared)]
 
     def table(self, raw: ArrayOrTensor, where: object) -> MatrixLike:
-        """Return the columns of a raw table that the pipeline reads, checked, as numbers and texts."""
+        """Return the columns of a raw table that the pipeline reads, checked, as numbers and
+        texts."""
         require(raw, self.columns, where)
         numbers = [*self.numbers, *([self.rows] if self.rows else [])]
         filled = () if self.impute == "none" else {*self.numbers, *self.categories} - {*self.texts}
-        return read_columns(raw, numbers, [*self.categories, *self.texts], where, self.groups, filled)
+        return read_columns(
+            raw, numbers, [*self.categories, *self.texts], where, self.groups, filled
+        )
 
 
 def make_plan(
-    views: Sequence[View], kinds: Mapping[str, str], raw: ArrayOrTensor, rows: str | None, request: FitRequest
+    views: Sequence[View],
+    kinds: Mapping[str, str],
+    raw: ArrayOrTensor,
+    rows: str | None,
+    request: FitRequest,
 ) -> Plan:
-    """Return the plan that serves the views, or raise naming a column whose content its kernel cannot read.
+    """Return the plan that serves the views, or raise naming a column whose content its kernel
+    cannot read.
 
-    A row may lack a view of numbers if views are named, or with --impute views: what is empty in others may be a
-    mistake.
+    A row may lack a view of numbers if views are named, or with --impute views: what is empty in
+    others may be a mistake.
     """
     where, impute = request.path, request.impute
     figures: dict[str, None] = {}
@@ -413,8 +497,8 @@ def make_plan(
             kernel = f"{label_of(view.kernels[0])} of --view {view.name}"
             if view.reads_sequences and kinds[column] == "numbers":
                 raise ValueError(
-                    f"{where}, column {column!r} holds numbers, but {kernel} reads strings; linear, poly2 and gauss "
-                    "read numbers."
+                    f"{where}, column {column!r} holds numbers, but {kernel} reads strings; linear,"
+                    " poly2 and gauss read numbers."
                 )
             if view.reads_sequences:
                 strings[column] = None
@@ -424,26 +508,38 @@ def make_plan(
                 categories[column] = sorted(set(texts_of(raw[column].dropna())))
             else:
                 raise ValueError(
-                    f"{where}, row 1, column {column!r}: {raw[column].iloc[0]!r} is not a number, which the kernel "
-                    f"{kernel} needs; spectrum(3) and wd(5) read strings."
+                    f"{where}, row 1, column {column!r}: {raw[column].iloc[0]!r} is not a number,"
+                    f" which the kernel {kernel} needs; spectrum(3) and wd(5) read strings."
                 )
     # Without a second view a row that lacks one has nothing.
-    groups = {view.columns for view in views if all(kinds[column] == "numbers" for column in view.columns)}
+    groups = {
+        view.columns for view in views if all(kinds[column] == "numbers" for column in view.columns)
+    }
     several = (request.names_views or impute == "views") and (
         len({view.columns for view in views}) > 1 or rows is not None
     )
-    plan = Plan(tuple(figures), categories, tuple(strings), rows, tuple(sorted(groups)) if several else (), impute)
-    nothing = [name for name in plan.columns if impute != "none" and name in raw and raw[name].isna().all()]
+    plan = Plan(
+        tuple(figures),
+        categories,
+        tuple(strings),
+        rows,
+        tuple(sorted(groups)) if several else (),
+        impute,
+    )
+    nothing = [
+        name for name in plan.columns if impute != "none" and name in raw and raw[name].isna().all()
+    ]
     if nothing:
         raise ValueError(
-            f"{where}: every cell is empty in column {some([repr(name) for name in nothing], 5)}: --impute {impute} "
-            "has no value to fill in; leave the column out with --drop."
+            f"{where}: every cell is empty in column {some([repr(name) for name in nothing], 5)}:"
+            f" --impute {impute} has no value to fill in; leave the column out with --drop."
         )
     return plan
 
 
 def lay_kernels(plan: Plan, views: Sequence[View]) -> list[tuple[str, Kernel, list[int]]]:
-    """Return the kernels of the views by name, with the columns they read of what the plan's transformer gives."""
+    """Return the kernels of the views by name, with the columns they read of what the plan's
+    transformer gives."""
     found = []
     for view in views:
         columns = plan.positions([f"text:{c}" if view.reads_sequences else c for c in view.columns])
@@ -454,23 +550,33 @@ def lay_kernels(plan: Plan, views: Sequence[View]) -> list[tuple[str, Kernel, li
     return found
 
 
-def check_lengths(views: Sequence[View], table: MatrixLike, where: object, places: Sequence[int]) -> None:
-    """Refuse strings of different lengths where a kernel compares them place by place; rows have places in a file."""
+def check_lengths(
+    views: Sequence[View], table: MatrixLike, where: object, places: Sequence[int]
+) -> None:
+    """Refuse strings of different lengths where a kernel compares them place by place; rows have
+    places in a file."""
     for view in views:
-        label = next((label_of(kernel) for kernel in view.kernels if isinstance(kernel, WeightedDegree)), None)
+        label = next(
+            (label_of(kernel) for kernel in view.kernels if isinstance(kernel, WeightedDegree)),
+            None,
+        )
         for column in view.columns if label else ():
             lengths = table[column].str.len().to_numpy()
             odd = int(np.argmax(lengths != lengths[0]))
             if odd:
                 raise ValueError(
-                    f"{where}, row {places[odd] + 1}, column {column!r}: {lengths[odd]} letters, but row "
-                    f"{places[0] + 1} has {lengths[0]}, and {label} of --view {view.name} compares letters at the same "
-                    "place; pad or cut them to one length, or use spectrum(3)."
+                    f"{where}, row {places[odd] + 1}, column {column!r}: {lengths[odd]} letters,"
+                    f" but row {places[0] + 1} has {lengths[0]}, and {label} of --view {view.name}"
+                    " compares letters at the same place; pad or cut them to one length, or use"
+                    " spectrum(3)."
                 )
 
 
-def check_row_numbers(table: MatrixLike, plan: Plan, n: int, where: object, places: Sequence[int]) -> None:
-    """Refuse a column of row numbers that points outside matrices of n samples; rows have places in a file."""
+def check_row_numbers(
+    table: MatrixLike, plan: Plan, n: int, where: object, places: Sequence[int]
+) -> None:
+    """Refuse a column of row numbers that points outside matrices of n samples; rows have places in
+    a file."""
     if plan.rows is None or plan.rows == ROW_COLUMN:
         return
     numbers = table[plan.rows].to_numpy()
@@ -478,20 +584,25 @@ def check_row_numbers(table: MatrixLike, plan: Plan, n: int, where: object, plac
     if wrong.any():
         row = int(np.argmax(wrong))
         raise ValueError(
-            f"{where}, row {places[row] + 1}, column {plan.rows!r}: {numbers[row]:g} is not a row of the kernel "
-            f"matrices, whose {n} are numbered from 0 to {n - 1}; --rows names the column of these numbers."
+            f"{where}, row {places[row] + 1}, column {plan.rows!r}: {numbers[row]:g} is not a row"
+            f" of the kernel matrices, whose {n} are numbered from 0 to {n - 1}; --rows names the"
+            " column of these numbers."
         )
 
 
-def read_given_kernels(given: Sequence[str], plan: Plan, n_rows: int) -> list[tuple[str, Any, list[int]]]:
-    """Return the kernels written as ``name=FILE``, checked to be square, symmetric and positive semi-definite."""
+def read_given_kernels(
+    given: Sequence[str], plan: Plan, n_rows: int
+) -> list[tuple[str, Any, list[int]]]:
+    """Return the kernels written as ``name=FILE``, checked to be square, symmetric and positive
+    semi-definite."""
     kernels: list[tuple[str, Any, list[int]]] = []
     for text in given:
         name, path, matrix = read_named_matrix(text)
         if plan.rows == ROW_COLUMN and matrix.shape[0] == matrix.shape[1] != n_rows:
             raise ValueError(
-                f"--kernel {text}: the matrix is {matrix.shape[0]} × {matrix.shape[1]}, but the table has {n_rows} "
-                "rows; if it holds more samples, name the column of row numbers (from 0) with --rows."
+                f"--kernel {text}: the matrix is {matrix.shape[0]} × {matrix.shape[1]}, but the"
+                f" table has {n_rows} rows; if it holds more samples, name the column of row"
+                " numbers (from 0) with --rows."
             )
         kernel = Precomputed(matrix)
         try:
@@ -529,19 +640,24 @@ def _given(model: Estimator) -> dict[str, Precomputed]:
 
 
 def extend(model: Estimator, given: Sequence[str], n_rows: int, plan: Plan | None) -> Indices:
-    """Join blocks written as ``name=FILE`` to the matrices of a fitted model; return the new rows' numbers."""
+    """Join blocks written as ``name=FILE`` to the matrices of a fitted model; return the new rows'
+    numbers."""
     needed, start = _given(model), n_samples(model)
     if plan is None or not needed:
-        raise ValueError(f"--kernel {given[0]}: the model has no kernel given as a matrix; leave the option out.")
+        raise ValueError(
+            f"--kernel {given[0]}: the model has no kernel given as a matrix; leave the option out."
+        )
     blocks = {}
     for text in given:
         name, _, block = read_named_matrix(text)
         if name not in needed:
-            raise ValueError(f"--kernel {text}: the model's matrices are called {', '.join(needed)}.")
+            raise ValueError(
+                f"--kernel {text}: the model's matrices are called {', '.join(needed)}."
+            )
         if block.shape != (n_rows, start):
             raise ValueError(
-                f"--kernel {text}: the matrix is {block.shape[0]} × {block.shape[1]}, but {n_rows} new rows by "
-                f"{start} training rows are needed."
+                f"--kernel {text}: the matrix is {block.shape[0]} × {block.shape[1]}, but {n_rows}"
+                f" new rows by {start} training rows are needed."
             )
         if not np.all(np.isfinite(block)):
             i, j = np.argwhere(~np.isfinite(block))[0]
@@ -550,8 +666,8 @@ def extend(model: Estimator, given: Sequence[str], n_rows: int, plan: Plan | Non
     lost = [name for name in needed if name not in blocks]
     if lost:
         raise ValueError(
-            f"the model reads the kernel matrix {lost[0]!r}: give the similarities of the {n_rows} new rows to its "
-            f"{start} training rows with --kernel {lost[0]}=FILE."
+            f"the model reads the kernel matrix {lost[0]!r}: give the similarities of the {n_rows}"
+            f" new rows to its {start} training rows with --kernel {lost[0]}=FILE."
         )
     # Predictions are made by fitted copies of the given kernels.
     for expansion in (model.function_.expansion, *getattr(model.function_, "own", ())):

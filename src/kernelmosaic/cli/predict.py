@@ -1,4 +1,5 @@
-"""The work behind ``kernelmosaic predict`` and ``explain``: new rows as a model reads them, and its predictions."""
+"""The work behind ``kernelmosaic predict`` and ``explain``: new rows as a model reads them, and its
+predictions."""
 
 from __future__ import annotations
 
@@ -11,7 +12,14 @@ from typing import Any
 import numpy as np
 
 from kernelmosaic import tables
-from kernelmosaic._typing import AnyArray, ArrayOrTensor, Estimator, MatrixLike, Settings, TargetLike
+from kernelmosaic._typing import (
+    AnyArray,
+    ArrayOrTensor,
+    Estimator,
+    MatrixLike,
+    Settings,
+    TargetLike,
+)
 from kernelmosaic.cli.layout import ROW_COLUMN, Plan, check_row_numbers, extend, n_samples
 from kernelmosaic.cli.methods import measured
 from kernelmosaic.cli.output import class_names, load_model, noting, say, with_error
@@ -82,26 +90,34 @@ class NewRows:
             carried = tables.read_as_written(path, request.ids)
         plan = None if training["plan"] is None else Plan(**training["plan"])
         if request.on is not None:
-            never = dict.fromkeys(training["targets"], "the target") | {request.on: "the names of the rows"}
+            never = dict.fromkeys(training["targets"], "the target") | {
+                request.on: "the names of the rows"
+            }
             joined = join_tables(raw, request.views, request.on, path, never, schema)
             _check_names(joined, training)
             raw = joined.table
         elif request.views:
             hint = training["files"].get("on") or "COLUMN"
-            raise ValueError(f"--view {request.views[0]}: name the column that joins it with --on {hint}.")
+            raise ValueError(
+                f"--view {request.views[0]}: name the column that joins it with --on {hint}."
+            )
         if plan is not None and request.on is not None:
             # No row has a view that is not given.
-            absent = [name for group in plan.groups if not {*group} & {*raw.columns} for name in group]
+            absent = [
+                name for group in plan.groups if not {*group} & {*raw.columns} for name in group
+            ]
             # Views that overlap have columns in common.
             raw = raw.reindex(columns=list(dict.fromkeys([*raw.columns, *absent])))
         if request.kernels or (plan is not None and plan.rows == ROW_COLUMN):
-            raw[plan.rows if plan and plan.rows else ROW_COLUMN] = extend(model, request.kernels, len(raw), plan)
+            raw[plan.rows if plan and plan.rows else ROW_COLUMN] = extend(
+                model, request.kernels, len(raw), plan
+            )
         if plan is None:  # a model made in Python
             names = training["columns"]
             if not names:
                 raise ValueError(
-                    "the model was fitted to columns without names, so none can be found in a table; fit it to a data "
-                    "frame, or with `kernelmosaic fit`."
+                    "the model was fitted to columns without names, so none can be found in a"
+                    " table; fit it to a data frame, or with `kernelmosaic fit`."
                 )
             tables.require(raw, names, path)
             texts, views = _texts_and_views(estimator, raw[names])
@@ -129,10 +145,13 @@ class NewRows:
         """Return the row that has a number in the file, from 1."""
         path, n_rows = self.request.path, len(self.carried)
         if number > n_rows:
-            raise ValueError(f"--row {number}: {path} has {n_rows} rows; give the number of one of them.")
+            raise ValueError(
+                f"--row {number}: {path} has {n_rows} rows; give the number of one of them."
+            )
         if number - 1 not in self.raw.index:
             raise ValueError(
-                f"--row {number}: this row of {path} is left out, as it has no view; give the number of another one."
+                f"--row {number}: this row of {path} is left out, as it has no view; give the"
+                " number of another one."
             )
         return int(self.raw.index.get_loc(number - 1))
 
@@ -156,7 +175,8 @@ class NewRows:
     def predicted(self) -> AnyArray:
         """What the model predicts: classes, numbers, labels, or times.
 
-        The time of hazards and ranks is that beyond which at most half survive, infinite beyond the times learned from.
+        The time of hazards and ranks is that beyond which at most half survive, infinite beyond the
+        times learned from.
         """
         if self.training["task"] != "survival":
             return np.asarray(self.estimator.predict(self.table))
@@ -166,9 +186,11 @@ class NewRows:
         return np.where(below.any(axis=1), self.model.unique_times_[below.argmax(axis=1)], np.inf)
 
     def contributions(self) -> tuple[list[str], AnyArray, AnyArray]:
-        """Return the kernels in use, what each adds to the decision on every row, and the constant added to that.
+        """Return the kernels in use, what each adds to the decision on every row, and the constant
+        added to that.
 
-        Of several classes, the decision is that of the predicted one; of labels there is one each, along the last axis.
+        Of several classes, the decision is that of the predicted one; of labels there is one each,
+        along the last axis.
         """
         model = self.model
         terms, constants = np.asarray(model.contributions(self.X)), np.atleast_1d(model.intercept_)
@@ -178,43 +200,67 @@ class NewRows:
         elif terms.ndim == 3:
             chosen = Labels(model.classes_).codes(self.predicted)
             terms, constants = terms[np.arange(len(terms)), :, chosen], constants[chosen]
-        return [name for m, name in enumerate(model.kernel_names_) if used[m]], terms[:, used], constants
+        return (
+            [name for m, name in enumerate(model.kernel_names_) if used[m]],
+            terms[:, used],
+            constants,
+        )
 
     def answers(self) -> Settings:
         """Return the first columns of an output: those carried over, then the predictions."""
         own = {f"prediction[{name}]": self.predicted[:, j] for j, name in enumerate(self.labels)}
         if hasattr(self.model, "embedding_"):
-            Z = self.estimator.transform(self.table) if hasattr(self.model, "transform") else self.model.embed(self.X)
+            Z = (
+                self.estimator.transform(self.table)
+                if hasattr(self.model, "transform")
+                else self.model.embed(self.X)
+            )
             own = placed(self.predicted if hasattr(self.model, "labels_") else None, np.asarray(Z))
         own = own or {"prediction": self.predicted}
         taken = {*self.request.ids} & {*own}
         if taken:
-            raise ValueError(f"--id {min(taken)}: the output's own column has this name; rename yours.")
+            raise ValueError(
+                f"--id {min(taken)}: the output's own column has this name; rename yours."
+            )
         return {name: self.ids[name].to_numpy() for name in self.request.ids} | own
 
     def say_notes(self) -> None:
         """Print remarks on the table: columns that are ignored, categories that are new."""
-        known, notes = {*self.table.columns, *self.request.ids, *self.training["targets"], ROW_COLUMN}, []
+        known, notes = (
+            {*self.table.columns, *self.request.ids, *self.training["targets"], ROW_COLUMN},
+            [],
+        )
         if self.joined is not None:
             known.add(self.joined.on)
             notes += self.joined.lacking_rows
             for name, path in self.training["files"].get("views", {}).items():
                 if name not in self.joined.files:
-                    notes.append(f"view {name!r} ({path} when the model was fitted) is not given: no row has it.")
+                    notes.append(
+                        f"view {name!r} ({path} when the model was fitted) is not given: no row"
+                        " has it."
+                    )
         extra = [name for name in self.raw.columns if name not in known]
         if extra:
-            few = "column the model does not know is" if len(extra) == 1 else "columns the model does not know are"
+            few = (
+                "column the model does not know is"
+                if len(extra) == 1
+                else "columns the model does not know are"
+            )
             notes.append(f"{len(extra)} {few} ignored: {tables.some(extra, 5)}")
         for name, values in (self.plan.categories if self.plan else {}).items():
             strange = sorted(set(self.table[name].dropna()) - set(values))
             if strange:
-                unseen = f"{strange[0]!r}, which is not in the training table: it matches no training category."
+                unseen = (
+                    f"{strange[0]!r}, which is not in the training table: it matches no training"
+                    " category."
+                )
                 notes.append(f"column {name!r} holds {unseen}")
         say(*notes)
 
 
 def _texts_and_views(estimator: Estimator, table: Any) -> tuple[list[str], list[list[str]]]:
-    """Return what a model made in Python reads as text, and the columns that a row may lack together.
+    """Return what a model made in Python reads as text, and the columns that a row may lack
+    together.
 
     What the steps of a pipeline read is not known: these are taken for numbers.
     """
@@ -238,18 +284,32 @@ def run_prediction(request: PredictRequest) -> None:
     if request.proba:
         if not hasattr(model, "predict_proba"):
             raise ValueError(
-                "--proba: the model has no probabilities; fit a classifier with `kernelmosaic fit --proba`, or leave "
-                "the option out."
+                "--proba: the model has no probabilities; fit a classifier with `kernelmosaic fit"
+                " --proba`, or leave the option out."
             )
         names = class_names(ModelCard(model), rows.training)
-        figures |= dict(zip([f"p_{name}" for name in names], rows.estimator.predict_proba(rows.table).T, strict=True))
+        figures |= dict(
+            zip(
+                [f"p_{name}" for name in names],
+                rows.estimator.predict_proba(rows.table).T,
+                strict=True,
+            )
+        )
     if request.interval is not None:
         if not hasattr(model, "predict_interval"):
-            why = "the model has no intervals; a regression by `kernelmosaic fit --method ridge` has them"
+            why = (
+                "the model has no intervals; a regression by `kernelmosaic fit --method ridge` has"
+                " them"
+            )
             if ModelCard(model).classes:
-                why = "the model predicts classes, which have no intervals; --proba adds the probability of each class"
+                why = (
+                    "the model predicts classes, which have no intervals; --proba adds the"
+                    " probability of each class"
+                )
             raise ValueError(f"--interval {request.interval:g}: {why}.")
-        figures |= dict(zip(("lower", "upper"), model.predict_interval(rows.X, request.interval).T, strict=True))
+        figures |= dict(
+            zip(("lower", "upper"), model.predict_interval(rows.X, request.interval).T, strict=True)
+        )
     if request.scores:
         figures |= _scores(rows)
     rows.say_notes()
@@ -270,12 +330,15 @@ def placed(clusters: AnyArray | None, Z: AnyArray) -> Settings:
 
 
 def _scores(rows: NewRows) -> Settings:
-    """Return decision values, and each kernel's share of that of the predicted class; of labels the values alone."""
+    """Return decision values, and each kernel's share of that of the predicted class; of labels the
+    values alone."""
     model, columns = rows.model, {}
     if hasattr(model, "decision_function"):
         values = np.asarray(model.decision_function(rows.X))
         classes = [""] if values.ndim == 1 else [f"[{c}]" for c in rows.labels or model.classes_]
-        columns = {f"decision{c}": own for c, own in zip(classes, np.atleast_2d(values.T), strict=True)}
+        columns = {
+            f"decision{c}": own for c, own in zip(classes, np.atleast_2d(values.T), strict=True)
+        }
     elif hasattr(model, "predict_survival_function"):
         columns["decision"] = model.predict(rows.X)
     if not rows.labels:
@@ -285,10 +348,13 @@ def _scores(rows: NewRows) -> Settings:
 
 
 def _scored(rows: NewRows, truth: Any) -> str:
-    """Return how well rows are predicted, and how many of them the model was fitted to, as a sentence."""
+    """Return how well rows are predicted, and how many of them the model was fitted to, as a
+    sentence."""
     task, target = rows.training["task"], rows.training["target"]
     # Medians may be equal where the order is known.
-    score = measured(task, truth, rows.estimator.predict(rows.table) if task == "survival" else rows.predicted)
+    score = measured(
+        task, truth, rows.estimator.predict(rows.table) if task == "survival" else rows.predicted
+    )
     text = with_error(task, score["value"], score["error"], f"{score['n']} rows")
     text = f"{score['name']} on column {target!r}: {text}"
     if rows.on is not None and rows.on not in rows.raw.columns:
@@ -298,10 +364,16 @@ def _scored(rows: NewRows, truth: Any) -> str:
     if known == 0:
         return text
     which = (
-        "these are rows" if known == score["n"] else "1 of them is a row" if known == 1 else f"{known} of them are rows"
+        "these are rows"
+        if known == score["n"]
+        else "1 of them is a row"
+        if known == 1
+        else f"{known} of them are rows"
     )
     by = f" (by column {rows.on!r})" if rows.on else ""
-    return f"{text}; {which} that the model was fitted to{by}, which it predicts better than new ones"
+    return (
+        f"{text}; {which} that the model was fitted to{by}, which it predicts better than new ones"
+    )
 
 
 def _check_names(joined: Joined, training: Settings) -> None:
@@ -311,40 +383,54 @@ def _check_names(joined: Joined, training: Settings) -> None:
         if files is not None and name not in files:
             known = ", ".join(f"{view} ({source})" for view, source in files.items()) or "none"
             raise ValueError(
-                f"--view {name}={path}: the model has no view {name!r} from a file; it has {known}. Write NAME={path} "
-                "with one of these names."
+                f"--view {name}={path}: the model has no view {name!r} from a file; it has {known}."
+                f" Write NAME={path} with one of these names."
             )
         columns = [column for column in training["columns"] if column.startswith(f"{name}.")]
         if columns and not {*columns} & {*joined.sources}:
             raise ValueError(
-                f"--view {name}={path}: the file has none of the {len(columns)} columns of this view, such as "
-                f"{columns[0].removeprefix(f'{name}.')!r}."
+                f"--view {name}={path}: the file has none of the {len(columns)} columns of this"
+                f" view, such as {columns[0].removeprefix(f'{name}.')!r}."
             )
 
 
 def _check_files(plan: Plan, training: Settings, raw: ArrayOrTensor) -> None:
-    """Refuse a table without the columns of a view that has a file of its own, naming the options that give it."""
+    """Refuse a table without the columns of a view that has a file of its own, naming the options
+    that give it."""
     files = training["files"]
     for name, path in files.get("views", {}).items():
         columns = {column for column in plan.columns if column.startswith(f"{name}.")}
         if columns and not columns & {*raw.columns}:
             raise ValueError(
-                f"the model reads the view {name!r} from a file of its own ({path} when it was fitted), joined by "
-                f"column {files['on']!r}: give it with --on {files['on']} --view {name}=FILE."
+                f"the model reads the view {name!r} from a file of its own ({path} when it was"
+                f" fitted), joined by column {files['on']!r}: give it with --on {files['on']}"
+                f" --view {name}=FILE."
             )
 
 
 def _truth(rows: NewRows) -> TargetLike:
     """Return the target, where the table has it; a class the model never saw is refused."""
-    raw, task, columns, path = rows.raw, rows.training["task"], rows.training["targets"], rows.request.path
-    if not columns or task == "one-class" or not {*columns} <= {*raw.columns} or raw[columns].isna().any(axis=None):
+    raw, task, columns, path = (
+        rows.raw,
+        rows.training["task"],
+        rows.training["targets"],
+        rows.request.path,
+    )
+    if (
+        not columns
+        or task == "one-class"
+        or not {*columns} <= {*raw.columns}
+        or raw[columns].isna().any(axis=None)
+    ):
         return None
     try:
         y, faults = or_faults(lambda: target_values(raw, task, columns, path), np.empty(0))
         tables.refuse(located(faults, raw, None), path)
     except ValueError as error:
         text = str(error).removesuffix(".")
-        raise ValueError(f"{text}; correct it, or leave the column out to predict without a score.") from None
+        raise ValueError(
+            f"{text}; correct it, or leave the column out to predict without a score."
+        ) from None
     if task != "classification":
         return y
     classes = {str(c): c for c in rows.model.classes_}
@@ -352,15 +438,17 @@ def _truth(rows: NewRows) -> TargetLike:
     strange = [i for i, label in enumerate(labels) if label not in classes]
     if strange:
         raise ValueError(
-            f"{path}, row {rows.number_of(strange[0])}, column {columns[0]!r}: the class {labels[strange[0]]!r} was "
-            f"not in the training table ({tables.some(list(classes), 10)}); correct it, or leave the column out to "
-            "predict without a score."
+            f"{path}, row {rows.number_of(strange[0])}, column {columns[0]!r}: the class"
+            f" {labels[strange[0]]!r} was not in the training table"
+            f" ({tables.some(list(classes), 10)}); correct it, or leave the column out to predict"
+            " without a score."
         )
     return np.array([classes[label] for label in labels])
 
 
 def _class_text(label: str, classes: Mapping[str, Any]) -> str:
-    """Return the text of the class that a label writes in another way, as 1.0 for 1 and TRUE for True; else itself."""
+    """Return the text of the class that a label writes in another way, as 1.0 for 1 and TRUE for
+    True; else itself."""
     if label in classes or any(isinstance(c, str) for c in classes.values()):
         return label
     if is_number(label) and float(label).is_integer():
@@ -373,7 +461,7 @@ def rounded(columns: Settings) -> Settings:
     return {name: [float(f"{value:.8g}") for value in values] for name, values in columns.items()}
 
 
-# Explanations --------------------------------------------------------------------------------------------------------
+# Explanations -------------------------------------------------------------------------------------
 
 
 def run_explanation(request: ExplainRequest) -> None:
@@ -400,7 +488,8 @@ def run_explanation(request: ExplainRequest) -> None:
 
 
 def explain_rows(rows: NewRows) -> MatrixLike:
-    """Return, for every row (and label), the prediction, the decision, the constant, and what each kernel adds."""
+    """Return, for every row (and label), the prediction, the decision, the constant, and what each
+    kernel adds."""
     import pandas as pd
 
     names, terms, constants = rows.contributions()
@@ -413,7 +502,10 @@ def explain_rows(rows: NewRows) -> MatrixLike:
     if rows.labels:
         carried = {name: np.repeat(first[name], len(rows.labels)) for name in rows.request.ids}
         figures = {name: values.ravel() for name, values in figures.items()}
-        first = carried | {"label": np.tile(rows.labels, len(terms)), "prediction": rows.predicted.ravel()}
+        first = carried | {
+            "label": np.tile(rows.labels, len(terms)),
+            "prediction": rows.predicted.ravel(),
+        }
     return pd.DataFrame(first | rounded(figures))
 
 
@@ -426,18 +518,24 @@ def explanation_page(rows: NewRows, answers: Any, request: ExplainRequest) -> Pa
     page = Page(f"{request.path.name}: contributions", _lead(rows, request), wide=True)
     page.heading("Which kernels decide")
     page.paragraph(
-        "A contribution is what a kernel adds to the decision on a row. Together with the constant they add up "
-        "to its decision. A kernel of a large mean size matters on many rows; the sign of the mean shows to which side."
+        "A contribution is what a kernel adds to the decision on a row. Together with the constant"
+        " they add up to its decision. A kernel of a large mean size matters on many rows; the sign"
+        " of the mean shows to which side."
     )
     if find_spec("matplotlib") is not None:
         from kernelmosaic.plots import KernelWeightsDisplay
 
         drawn = KernelWeightsDisplay(size, kernels, weight_name="mean size of the contribution")
         alt = "Mean size of each kernel's contribution"
-        page.figure(drawn.plot(sort=True, max_kernels=20), alt, "Mean size of the contributions, the largest first.")
+        page.figure(
+            drawn.plot(sort=True, max_kernels=20),
+            alt,
+            "Mean size of the contributions, the largest first.",
+        )
     total = float(size.sum()) or 1.0
     spread = [
-        [kernels[m], f"{size[m]:.4g}", f"{100 * size[m] / total:.1f}", f"{terms[:, m].mean():+.4g}"] for m in order
+        [kernels[m], f"{size[m]:.4g}", f"{100 * size[m] / total:.1f}", f"{terms[:, m].mean():+.4g}"]
+        for m in order
     ]
     page.table("Contributions of the kernels.", ("kernel", "mean size", "share %", "mean"), spread)
     _add_one(page, rows, request)
@@ -451,21 +549,31 @@ def explanation_page(rows: NewRows, answers: Any, request: ExplainRequest) -> Pa
         number = rows.number_of(i // max(len(rows.labels), 1))
         largest = sorted(kernels, key=lambda name: -abs(row[name]))[:3]
         decided = ", ".join(f"{name} {row[name]:+.3g}" for name in largest)
-        body.append([str(number), *(_written(row[name]) for name in head), decided, _written(row["constant"])])
+        body.append(
+            [
+                str(number),
+                *(_written(row[name]) for name in head),
+                decided,
+                _written(row["constant"]),
+            ]
+        )
     columns = ("row", *head, "largest contributions", "constant")
     page.table("Decisions and what they are made of.", columns, body, searchable=len(body) > 12)
     return page
 
 
 def _add_one(page: Page, rows: NewRows, request: ExplainRequest) -> None:
-    """Add what decides on the row of --row, or on the first that lacks a view or, if none does, the first."""
+    """Add what decides on the row of --row, or on the first that lacks a view or, if none does, the
+    first."""
     if find_spec("matplotlib") is None or rows.training["task"] in ("multi-label", "survival"):
         return
     row = first_lacking(rows.table, rows.plan)
     if request.row is not None:
         row = rows.row_of(request.row)
     # As it is written: nothing is scored by it.
-    known = [rows.raw[name].iloc[row] for name in rows.training["targets"] if name in rows.raw.columns]
+    known = [
+        rows.raw[name].iloc[row] for name in rows.training["targets"] if name in rows.raw.columns
+    ]
     truth = known[0] if known and known[0] == known[0] else None
     of = "".join(f", {name} `{rows.ids[name].iloc[row]}`" for name in request.ids)
     other = "" if request.row else " `--row N` draws another."
@@ -476,10 +584,16 @@ def _add_one(page: Page, rows: NewRows, request: ExplainRequest) -> None:
 def first_lacking(table: MatrixLike, plan: Plan | None) -> int:
     """Return the first row of a table that lacks a view; if none does, the first."""
     groups = [list(group) for group in plan.groups] if plan else []
-    return int(np.argmax(np.any([table[group].isna().all(axis=1) for group in groups], axis=0))) if groups else 0
+    return (
+        int(np.argmax(np.any([table[group].isna().all(axis=1) for group in groups], axis=0)))
+        if groups
+        else 0
+    )
 
 
-def add_waterfall(page: Page, text: str, estimator: Estimator, row: MatrixLike, truth: object) -> None:
+def add_waterfall(
+    page: Page, text: str, estimator: Estimator, row: MatrixLike, truth: object
+) -> None:
     """Add a section with a picture of what each view adds to the decision on a row."""
     from kernelmosaic.plots import ContributionsDisplay
 
@@ -487,7 +601,11 @@ def add_waterfall(page: Page, text: str, estimator: Estimator, row: MatrixLike, 
     page.paragraph(text)
     drawn = ContributionsDisplay.from_estimator(estimator, row, truth=truth)
     said = drawn.title.replace("\n", "; ")
-    page.figure(drawn, f"What each view adds to the decision on one row, {said}", f"From the constant on; {said}.")
+    page.figure(
+        drawn,
+        f"What each view adds to the decision on one row, {said}",
+        f"From the constant on; {said}.",
+    )
 
 
 #: What the decision is, by the task and, of survival, by the loss.
@@ -504,10 +622,16 @@ DECISIONS = {
 def _lead(rows: NewRows, request: ExplainRequest) -> str:
     model, classes, task = rows.model, getattr(rows.model, "classes_", []), rows.training["task"]
     key = model.loss if task == "survival" else task or ("regression" if len(classes) == 0 else "")
-    rule = "The decision is that of the predicted class: the class with the largest decision value is predicted."
+    rule = (
+        "The decision is that of the predicted class: the class with the largest decision value is"
+        " predicted."
+    )
     if len(classes) == 2 and np.ndim(model.dual_coef_) == 2 and len(model.dual_coef_) == 1:
         rule = f"Where the decision is positive, `{classes[1]}` is predicted, else `{classes[0]}`."
-    return f"{len(rows.table)} rows of `{request.path}` by the model `{request.model}`. {DECISIONS.get(key, rule)}"
+    return (
+        f"{len(rows.table)} rows of `{request.path}` by the model `{request.model}`."
+        f" {DECISIONS.get(key, rule)}"
+    )
 
 
 def _written(value: object) -> str:

@@ -1,4 +1,5 @@
-"""The options of every command: name, type, default, help and check of each are written here, and nowhere else."""
+"""The options of every command: name, type, default, help and check of each are written here, and
+nowhere else."""
 
 # ruff: noqa: RUF009 (`option` returns a field)
 
@@ -22,7 +23,7 @@ TaskName = Literal["classification", "regression", "one-class", "survival", "mul
 MethodName = Literal["mkl", "localized", "bilinear", "discriminant", "rmkl", "ridge"]
 LossName = Literal["cox", "censored", "rank"]
 
-# Checks of one option -------------------------------------------------------------------------------------------------
+# Checks of one option -----------------------------------------------------------------------------
 
 
 def _refuse_unless(holds: Callable[[Any], bool], message: str) -> Callable[[Any], Any]:
@@ -34,11 +35,14 @@ def _refuse_unless(holds: Callable[[Any], bool], message: str) -> Callable[[Any]
     return check
 
 
-_positive = _refuse_unless(lambda value: 0 < value < float("inf"), "{:g}: give a positive, finite number.")
+_positive = _refuse_unless(
+    lambda value: 0 < value < float("inf"), "{:g}: give a positive, finite number."
+)
 _finite = _refuse_unless(lambda value: value < float("inf"), "{:g}: give a finite number.")
 _share = _refuse_unless(lambda value: 0 < value < 1, "{:g}: give a number between 0 and 1.")
 _parts = _refuse_unless(
-    lambda value: value != 1, "1 part leaves nothing to learn from; give at least 2, or 0 for no cross-validation."
+    lambda value: value != 1,
+    "1 part leaves nothing to learn from; give at least 2, or 0 for no cross-validation.",
 )
 
 
@@ -62,27 +66,43 @@ def _writable_file(path: Path | None) -> Path | None:
 
 def _model_file(path: Path | None) -> Path | None:
     """Refuse the name of a table or a page, which the model would be taken for."""
-    if path and path.suffix.lower() in (".csv", ".tsv", ".txt", ".parquet", ".npz", ".npy", ".html"):
-        raise typer.BadParameter(f"{path} is not the name of a model file; give one such as {path.stem}.skops.")
+    if path and path.suffix.lower() in (
+        ".csv",
+        ".tsv",
+        ".txt",
+        ".parquet",
+        ".npz",
+        ".npy",
+        ".html",
+    ):
+        raise typer.BadParameter(
+            f"{path} is not the name of a model file; give one such as {path.stem}.skops."
+        )
     return _writable_file(path)
 
 
 def _table_file(path: Path | None) -> Path | None:
-    if path and not path.is_dir() and path.suffix.lower() not in (".csv", ".tsv", ".txt", ".parquet"):
+    if (
+        path
+        and not path.is_dir()
+        and path.suffix.lower() not in (".csv", ".tsv", ".txt", ".parquet")
+    ):
         raise typer.BadParameter(f"{path}: the name must end in .csv, .tsv or .parquet.")
     return _writable_file(path)
 
 
-# Options --------------------------------------------------------------------------------------------------------------
+# Options ------------------------------------------------------------------------------------------
 
 
 def option(default: Any, help: str, *names: str, **settings: Any) -> Any:
     """Return the field of a request that is an option.
 
-    Without names it is called like its field. One whose default is an empty tuple is repeatable, and its name is in the
-    singular: ``--view`` of ``views``.
+    Without names it is called like its field. One whose default is an empty tuple is repeatable,
+    and its name is in the singular: ``--view`` of ``views``.
     """
-    return field(default=default, metadata={"typer": typer.Option, "names": names, "help": help, **settings})
+    return field(
+        default=default, metadata={"typer": typer.Option, "names": names, "help": help, **settings}
+    )
 
 
 def argument(help: str, **settings: Any) -> Any:
@@ -90,16 +110,26 @@ def argument(help: str, **settings: Any) -> Any:
     return field(metadata={"typer": typer.Argument, "help": help, **settings})
 
 
-_on = partial(option, None, "Column that names the rows; a --view may then be a file with it.", metavar="COLUMN")
+_on = partial(
+    option,
+    None,
+    "Column that names the rows; a --view may then be a file with it.",
+    metavar="COLUMN",
+)
 _drop_empty = partial(option, False, "Leave out rows without any view; they are listed.")
 _report = partial(option, None, "Where to write a report, an HTML page.", callback=_writable_file)
 _seed = partial(option, min=0, max=2**32 - 1)
 _output = partial(
-    option, None, "Where to write: .csv, .tsv or .parquet. Default: print.", "--output", "-o", callback=_table_file
+    option,
+    None,
+    "Where to write: .csv, .tsv or .parquet. Default: print.",
+    "--output",
+    "-o",
+    callback=_table_file,
 )
 
 
-# Commands -------------------------------------------------------------------------------------------------------------
+# Commands -----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -107,32 +137,42 @@ class TableRequest:
     """Options of every command that learns from a table."""
 
     path: Path = argument("Table to learn from: .csv, .tsv, .parquet or .npz.", metavar="TRAIN")
-    target: str | None = option(None, "Column that is left out; the report shows it.", metavar="COLUMN")
+    target: str | None = option(
+        None, "Column that is left out; the report shows it.", metavar="COLUMN"
+    )
     views: tuple[str, ...] = option(
         (),
-        "Columns and their kernels, such as shape=fac_*:linear+gauss*5; with --on also NAME=FILE:KERNEL. Repeatable; "
-        "guessed if left out.",
+        "Columns and their kernels, such as shape=fac_*:linear+gauss*5; with --on also"
+        " NAME=FILE:KERNEL. Repeatable; guessed if left out.",
         metavar="NAME=PATTERN:KERNEL",
     )
     view_file: Path | None = option(
-        None, 'The same in JSON: {"shape": {"columns": ["fac_*"], "kernel": "gauss*5"}}.', "--views", metavar="FILE"
+        None,
+        'The same in JSON: {"shape": {"columns": ["fac_*"], "kernel": "gauss*5"}}.',
+        "--views",
+        metavar="FILE",
     )
     gene_sets: str | None = option(
         None,
-        "A .gmt file: every set of genes that are columns, of the table or of a VIEW, is a view. Kernel: gauss.",
+        "A .gmt file: every set of genes that are columns, of the table or of a VIEW, is a view."
+        " Kernel: gauss.",
         metavar="[VIEW=]FILE[:KERNEL]",
     )
     on: str | None = _on()
     impute: Literal["none", "median", "frequent", "views"] = option(
         "none",
-        "Fill empty cells: median of numbers, or the most frequent; views: the median, but wholly empty views stay "
-        "missing. Categories: the most frequent.",
+        "Fill empty cells: median of numbers, or the most frequent; views: the median, but wholly"
+        " empty views stay missing. Categories: the most frequent.",
     )
     kernels: tuple[str, ...] = option(
         (), "A square kernel matrix, its rows as in the table. Repeatable.", metavar="NAME=FILE"
     )
-    rows: str | None = option(None, "Column with each row's 0-based index in the matrices.", metavar="COLUMN")
-    drop: tuple[str, ...] = option((), "Columns to leave out, by name or glob. Repeatable.", metavar="PATTERN")
+    rows: str | None = option(
+        None, "Column with each row's 0-based index in the matrices.", metavar="COLUMN"
+    )
+    drop: tuple[str, ...] = option(
+        (), "Columns to leave out, by name or glob. Repeatable.", metavar="PATTERN"
+    )
     drop_empty: bool = _drop_empty()
 
     @property
@@ -145,55 +185,66 @@ class TableRequest:
 class FitRequest(TableRequest):
     """Options of ``kernelmosaic fit``.
 
-    `task` and `method` are None until `with_method` sets them, with the `reason` for mkl where ridge is the default.
-    `started` is when the command began, by `perf_counter`.
+    `task` and `method` are None until `with_method` sets them, with the `reason` for mkl where
+    ridge is the default. `started` is when the command began, by `perf_counter`.
     """
 
     target: str | None = option(
-        None, "Column to predict; several columns of 0 and 1, separated by commas, are labels.", metavar="COLUMN"
+        None,
+        "Column to predict; several columns of 0 and 1, separated by commas, are labels.",
+        metavar="COLUMN",
     )
     event: str | None = option(
-        None, "Survival: column of the event, 1 if observed at the time in --target, 0 if censored.", metavar="COLUMN"
+        None,
+        "Survival: column of the event, 1 if observed at the time in --target, 0 if censored.",
+        metavar="COLUMN",
     )
     method: MethodName | None = option(
         None,
-        "How the kernels are combined. Default: ridge for classes or numbers; mkl with --C, --norm, --epsilon, --rule, "
-        "--cost or --folds, and for other tasks; discriminant for several labels.",
+        "How the kernels are combined. Default: ridge for classes or numbers; mkl with --C, --norm,"
+        " --epsilon, --rule, --cost or --folds, and for other tasks; discriminant for several"
+        " labels.",
     )
     task: TaskName | None = option(None, "Guessed from the target if left out.")
     C: float | None = option(
         None,
-        "Penalty for errors (kappa of bilinear, alpha of discriminant and ridge). Default: by cross-validation; for "
-        "ridge, learned.",
+        "Penalty for errors (kappa of bilinear, alpha of discriminant and ridge). Default: by"
+        " cross-validation; for ridge, learned.",
         callback=_positive,
     )
     norm: float | None = option(
         None,
-        "1: few kernels; above, such as 2: all of them. Default: mkl chooses 1, 2 or equal weights by "
-        "cross-validation; 1 with --folds 0 or --cost, and of rmkl and one-class.",
+        "1: few kernels; above, such as 2: all of them. Default: mkl chooses 1, 2 or equal weights"
+        " by cross-validation; 1 with --folds 0 or --cost, and of rmkl and one-class.",
         min=1.0,
         callback=_finite,
     )
     epsilon: float | None = option(
-        None, "Regression, and censored survival: errors up to this are not penalised.", min=0.0, callback=_finite
+        None,
+        "Regression, and censored survival: errors up to this are not penalised.",
+        min=0.0,
+        callback=_finite,
     )
     loss: LossName | None = option(
         None,
-        "Survival: hazards by Cox's partial likelihood, censored regression on log times, or ranks. Default: cox; with "
-        "--epsilon, censored.",
+        "Survival: hazards by Cox's partial likelihood, censored regression on log times, or ranks."
+        " Default: cox; with --epsilon, censored.",
     )
     criterion: Literal["auto", "loo", "evidence"] | None = option(
         None,
-        "Ridge: the criterion, leave-one-out error or evidence. Default: auto, which is loo, or with few rows for each "
-        "kernel the evidence if it is clearly better on rows that its weights had not seen.",
+        "Ridge: the criterion, leave-one-out error or evidence. Default: auto, which is loo, or"
+        " with few rows for each kernel the evidence if it is clearly better on rows that its"
+        " weights had not seen.",
     )
     rule: Literal["best", "one-standard-error"] | None = option(
         None,
-        "Which C is chosen: that of the best score, or the smoothest model within one standard error of it. Ties go to "
-        "the smoothest model. Default: best.",
+        "Which C is chosen: that of the best score, or the smoothest model within one standard"
+        " error of it. Ties go to the smoothest model. Default: best.",
     )
     groups: str | None = option(
-        None, "Ridge: rows with equal values here, such as those of a patient, are left out together.", metavar="COLUMN"
+        None,
+        "Ridge: rows with equal values here, such as those of a patient, are left out together.",
+        metavar="COLUMN",
     )
     nu: float = option(0.1, "One-class: share of rows that may be novel.", min=0.001, max=1.0)
     costs: tuple[str, ...] = option(
@@ -202,8 +253,8 @@ class FitRequest(TableRequest):
     test: float = option(0.0, "Share of the rows to hold out and score on.", min=0.0, max=0.9)
     folds: int | None = option(
         None,
-        "Folds of the cross-validation that chooses C, one path of fits per fold; 0: none. Default: 5; ridge needs "
-        "none.",
+        "Folds of the cross-validation that chooses C, one path of fits per fold; 0: none. Default:"
+        " 5; ridge needs none.",
         "--folds",
         "--cv",
         min=0,
@@ -211,14 +262,20 @@ class FitRequest(TableRequest):
         callback=_parts,
     )
     seed: int | None = _seed(
-        None, "Seed of test rows, random starts and shuffled folds. Default: 0, and folds in the order of the rows."
+        None,
+        "Seed of test rows, random starts and shuffled folds. Default: 0, and folds in the order of"
+        " the rows.",
     )
     jobs: int = option(1, "Folds computed at the same time; -1: all processors.", min=-1)
     proba: bool = option(False, "Also fit class probabilities.")
-    output: Path = option(Path("model.skops"), "Where to write the model.", "--output", "-o", callback=_model_file)
+    output: Path = option(
+        Path("model.skops"), "Where to write the model.", "--output", "-o", callback=_model_file
+    )
     report: Path | None = _report()
     resamples: int = option(
-        0, "With --report: test by so many permutations whether each view adds to the others.", min=0
+        0,
+        "With --report: test by so many permutations whether each view adds to the others.",
+        min=0,
     )
     reason: str = ""
     started: float = field(default_factory=perf_counter)
@@ -229,11 +286,16 @@ class EmbedRequest(TableRequest):
     """Options of ``kernelmosaic embed``."""
 
     weights: Literal["screen", "equal", "statis"] = option(
-        "screen", "Of the views: equal for those that depend on another one, equal for all, or by STATIS."
+        "screen",
+        "Of the views: equal for those that depend on another one, equal for all, or by STATIS.",
     )
-    components: int | None = option(None, "Coordinates. Default: 2; of clusters, twice their number.", min=1)
+    components: int | None = option(
+        None, "Coordinates. Default: 2; of clusters, twice their number.", min=1
+    )
     seed: int = _seed(0, "Seed of random starts.")
-    ids: tuple[str, ...] = option((), "Column to carry over to the output. Repeatable.", metavar="COLUMN")
+    ids: tuple[str, ...] = option(
+        (), "Column to carry over to the output. Repeatable.", metavar="COLUMN"
+    )
     output: Path | None = _output()
     model: Path | None = option(None, "Where to write the model.", callback=_model_file)
     report: Path | None = _report()
@@ -243,7 +305,9 @@ class EmbedRequest(TableRequest):
 class ClusterRequest(EmbedRequest):
     """Options of ``kernelmosaic cluster``."""
 
-    clusters: int | None = option(None, "Number of clusters. Default: suggested by the graph of neighbours.", min=1)
+    clusters: int | None = option(
+        None, "Number of clusters. Default: suggested by the graph of neighbours.", min=1
+    )
     embedding: Literal["kernel", "graph"] = option("kernel", "What clusters are found in.")
 
 
@@ -254,12 +318,18 @@ class NewRowsRequest:
     model: Path = argument("Model file, from `kernelmosaic fit`.")
     path: Path = argument("Table with the model's columns, in any order.", metavar="new")
     output: Path | None = _output()
-    ids: tuple[str, ...] = option((), "Column to carry over to the output. Repeatable.", metavar="COLUMN")
-    views: tuple[str, ...] = option((), "With --on: a view of the new rows. Repeatable.", metavar="NAME=FILE")
+    ids: tuple[str, ...] = option(
+        (), "Column to carry over to the output. Repeatable.", metavar="COLUMN"
+    )
+    views: tuple[str, ...] = option(
+        (), "With --on: a view of the new rows. Repeatable.", metavar="NAME=FILE"
+    )
     on: str | None = _on()
     drop_empty: bool = _drop_empty()
     kernels: tuple[str, ...] = option(
-        (), "Similarities of the new rows (down) to the training rows. Repeatable.", metavar="NAME=FILE"
+        (),
+        "Similarities of the new rows (down) to the training rows. Repeatable.",
+        metavar="NAME=FILE",
     )
 
 
@@ -270,7 +340,9 @@ class PredictRequest(NewRowsRequest):
     scores: bool = option(False, "Add decision values and each kernel's share.")
     proba: bool = option(False, "Add the probability of each class, in columns p_CLASS.")
     interval: float | None = option(
-        None, "Ridge: add intervals with this share of targets inside, such as 0.9.", callback=_share
+        None,
+        "Ridge: add intervals with this share of targets inside, such as 0.9.",
+        callback=_share,
     )
 
 
@@ -280,7 +352,9 @@ class ExplainRequest(NewRowsRequest):
 
     report: Path | None = _report()
     row: int | None = option(
-        None, "The row that the report draws. Default: the first that lacks a view, or the first.", min=1
+        None,
+        "The row that the report draws. Default: the first that lacks a view, or the first.",
+        min=1,
     )
 
 
@@ -299,12 +373,15 @@ class DemoRequest:
     seed: int = _seed(0, "Seed of the training and test samples.")
     samples: int = option(120, "Training samples.", min=20, max=5000)
     report: Path = option(
-        Path("kernelmosaic-demo.html"), "Where to write the report, an HTML page.", callback=_writable_file
+        Path("kernelmosaic-demo.html"),
+        "Where to write the report, an HTML page.",
+        callback=_writable_file,
     )
 
 
 def command(run: Callable[[Any], None]) -> Callable[..., None]:
-    """Return a function that Typer reads as a command with the options of the request that another one takes."""
+    """Return a function that Typer reads as a command with the options of the request that another
+    one takes."""
     request = get_type_hints(run)["request"]
     hints, parameters, repeatable = get_type_hints(request), [], []
     for one in fields(request):
@@ -317,7 +394,9 @@ def command(run: Callable[[Any], None]) -> Callable[..., None]:
             hint, default, names = list[str] | None, None, [names[0].removesuffix("s")]
             repeatable.append(one.name)
         read = make(..., **settings) if default is MISSING else make(default, *names, **settings)
-        parameters.append(Parameter(one.name, Parameter.KEYWORD_ONLY, default=read, annotation=hint))
+        parameters.append(
+            Parameter(one.name, Parameter.KEYWORD_ONLY, default=read, annotation=hint)
+        )
 
     def call(**given: Any) -> None:
         run(request(**given | {name: tuple(given[name] or ()) for name in repeatable}))

@@ -1,4 +1,5 @@
-"""Discriminant analysis with one weight per kernel: a classifier, and a projection to the discriminant space."""
+"""Discriminant analysis with one weight per kernel: a classifier, and a projection to the
+discriminant space."""
 
 from __future__ import annotations
 
@@ -28,26 +29,29 @@ from kernelmosaic.estimators.inputs import COLUMNS_OF_CLASSES
 from kernelmosaic.learning.factory import Parameters, solver_class
 
 
-class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelClassifier, BaseMKL):
+class DiscriminantMKLClassifier(
+    ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelClassifier, BaseMKL
+):
     """Regularised kernel discriminant analysis on a weighted sum of kernels; also a transformer.
 
-    Minimises over the weights θ ≥ 0 with Σ θ_i r_i = 1 the value of the least-squares problems that discriminant
-    analysis is: F₃* = aᵀ(I + G̃/λ)⁻¹a for two classes and F₆* = Σ_j h_jᵀ(I + G̃/λ)⁻¹h_j for more, with G̃ = Σ θ_i G̃_i
-    the centred combined kernel and r_i = tr G̃_i. That is to maximise the regularised Fisher criterion over the total
-    scatter, F₂* = aᵀa − F₃* (F₄* = F₅* = Σ h_jᵀh_j − F₆*); over the within-class scatter it is the same with λ/m, m
-    samples. With ``alpha="learn"`` the identity is one more kernel, of trace m, its weight is λ, and F₇* (F₉*) = Σ_j
-    h_jᵀ(λI + G̃)⁻¹h_j is minimised over all of them together.
+    Minimises over the weights θ ≥ 0 with Σ θ_i r_i = 1 the value of the least-squares problems that
+    discriminant analysis is: F₃* = aᵀ(I + G̃/λ)⁻¹a for two classes and F₆* = Σ_j h_jᵀ(I +
+    G̃/λ)⁻¹h_j for more, with G̃ = Σ θ_i G̃_i the centred combined kernel and r_i = tr G̃_i. That is
+    to maximise the regularised Fisher criterion over the total scatter, F₂* = aᵀa − F₃* (F₄* = F₅*
+    = Σ h_jᵀh_j − F₆*); over the within-class scatter it is the same with λ/m, m samples. With
+    ``alpha="learn"`` the identity is one more kernel, of trace m, its weight is λ, and F₇* (F₉*) =
+    Σ_j h_jᵀ(λI + G̃)⁻¹h_j is minimised over all of them together.
 
-    Samples may have several labels, or none: fitted to indicators Y of shape (n_samples, labels), H is
-    √n Π Y (YᵀY)^(−½), which for one label per sample is the same as with classes, and a label is predicted where its
-    least-squares fit exceeds one half.
+    Samples may have several labels, or none: fitted to indicators Y of shape (n_samples, labels), H
+    is √n Π Y (YᵀY)^(−½), which for one label per sample is the same as with classes, and a label is
+    predicted where its least-squares fit exceeds one half.
 
-    :meth:`predict_proba` is p ∝ exp(h(f_c)) of the decision values, with one increasing, piecewise linear h, or one for
-    each label of several, fitted to the decision value of every training sample by all others, which least squares has
-    in closed form at the weights learned.
+    :meth:`predict_proba` is p ∝ exp(h(f_c)) of the decision values, with one increasing, piecewise
+    linear h, or one for each label of several, fitted to the decision value of every training
+    sample by all others, which least squares has in closed form at the weights learned.
 
-    Plain regularised kernel discriminant analysis is this estimator with one kernel, or with ``weights="uniform"`` or
-    given.
+    Plain regularised kernel discriminant analysis is this estimator with one kernel, or with
+    ``weights="uniform"`` or given.
 
     Parameters
     ----------
@@ -56,24 +60,28 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         :class:`~sklearn.compose.ColumnTransformer`. None means linear, quadratic and Gaussians of
         1, 2 and 4 times the median distance between training samples.
     solver : str, default="newton"
-        How the weights are learned. ``"newton"``: second-order steps, the fastest; ``"silp"``: the semi-infinite
-        linear program, one linear program and one factorisation per step; ``"qcqp"`` and ``"sdp"``: conic programs, for
-        small sets; all of these have the same optimum. ``"sdp_approximate"``: one matrix inequality for all classes,
-        whose optimum lies above. ``"kim"``: the semi-definite program of Kim et al. for two classes, which maximises
-        the within-class criterion over Σ θ_i = 1 with `alpha` as its own λ.
+        How the weights are learned. ``"newton"``: second-order steps, the fastest; ``"silp"``: the
+        semi-infinite linear program, one linear program and one factorisation per step; ``"qcqp"``
+        and ``"sdp"``: conic programs, for small sets; all of these have the same optimum.
+        ``"sdp_approximate"``: one matrix inequality for all classes, whose optimum lies above.
+        ``"kim"``: the semi-definite program of Kim et al. for two classes, which maximises the
+        within-class criterion over Σ θ_i = 1 with `alpha` as its own λ.
     alpha : float or "learn", default=5e-4
-        The regulariser λ, for a combined kernel whose centred trace is one, as it is with learned and uniform weights;
-        ``"learn"`` finds it together with the weights.
+        The regulariser λ, for a combined kernel whose centred trace is one, as it is with learned
+        and uniform weights; ``"learn"`` finds it together with the weights.
     weights : {"uniform"}, array-like of shape (P,) or None, default=None
-        None learns the weights; ``"uniform"`` gives all the same, with Σ θ_i r_i = 1; an array is used as given.
+        None learns the weights; ``"uniform"`` gives all the same, with Σ θ_i r_i = 1; an array is
+        used as given.
     decision : {"least_squares", "centroid"}, default="least_squares"
-        How classes are assigned: by the least-squares fit of the class indicators with its intercept, or by the
-        nearest class centroid in the discriminant space.
+        How classes are assigned: by the least-squares fit of the class indicators with its
+        intercept, or by the nearest class centroid in the discriminant space.
     normalize : {"trace", "diagonal", "centered"} or None, default="trace"
-        How kernels are put on one scale; as r_i follows, ``"trace"`` and None learn the same combination.
+        How kernels are put on one scale; as r_i follows, ``"trace"`` and None learn the same
+        combination.
     approximation : {"nystroem", "leading", "fourier"} or None, default=None
-        As in `MKLClassifier`: None computes the kernels exactly, else each becomes a block of features. Serves the
-        formulations ``"newton"``, ``"silp"`` and ``"qcqp"``, and given weights.
+        As in `MKLClassifier`: None computes the kernels exactly, else each becomes a block of
+        features. Serves the formulations ``"newton"``, ``"silp"`` and ``"qcqp"``, and given
+        weights.
     rank : int or sequence of P int, default=500
         Maximum number of features per kernel.
     tol : float, default=5e-4
@@ -81,8 +89,8 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
     max_iter : int, default=100
         Maximum number of iterations on the weights.
     memory_budget : float, default=None
-        Bytes the Gram matrices, or features, may take, and what :class:`MKLClassifier` lists on top; None means half of
-        the free memory. A larger stack is recomputed in blocks.
+        Bytes the Gram matrices, or features, may take, and what :class:`MKLClassifier` lists on
+        top; None means half of the free memory. A larger stack is recomputed in blocks.
     device : str, default=None
         As in `MKLClassifier`.
     random_state : int, RandomState or None, default=None
@@ -124,9 +132,9 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
 
     References
     ----------
-    Ye, Ji and Chen (2008), "Multi-class discriminant kernel learning via convex programming", Journal of Machine
-    Learning Research 9. Kim, Magnani and Boyd (2006), "Optimal kernel selection in kernel Fisher discriminant
-    analysis".
+    Ye, Ji and Chen (2008), "Multi-class discriminant kernel learning via convex programming",
+    Journal of Machine Learning Research 9. Kim, Magnani and Boyd (2006), "Optimal kernel selection
+    in kernel Fisher discriminant analysis".
 
     Examples
     --------
@@ -146,7 +154,9 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
     _stack_dtype = np.float64
     _knows_probabilities = True
     _has_normed_weights: ClassVar[bool] = False
-    path_rule: ClassVar[PathRule | None] = PathRule("alpha", (1e-4, 1e2), descending=True, score=accuracy)
+    path_rule: ClassVar[PathRule | None] = PathRule(
+        "alpha", (1e-4, 1e2), descending=True, score=accuracy
+    )
 
     def __init__(
         self,
@@ -181,7 +191,7 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         self.random_state = random_state
         self.verbose = verbose
 
-    # Fitting -------------------------------------------------------------------------------------------------------
+    # Fitting --------------------------------------------------------------------------------------
 
     def fit(self, X: MatrixLike, y: TargetLike) -> Self:  # type: ignore[override]
         """Fit to samples and their classes.
@@ -189,8 +199,8 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         Parameters
         ----------
         X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
-            Samples; with `approximation` also a memory map, the path of a Parquet or ``.npy`` file, or a Dask
-            collection.
+            Samples; with `approximation` also a memory map, the path of a Parquet or ``.npy`` file,
+            or a Dask collection.
         y : array-like of shape (n_samples,) or (n_samples, labels)
             Classes, or the indicators of labels of which a sample may have several, or none.
 
@@ -207,21 +217,29 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
             return replace(given, y=np.asarray(column_or_1d(y, warn=True)))
         if type_of_target(y) != "multilabel-indicator":
             raise ValueError(
-                f"y has shape {np.shape(y)}: give one class per sample, or indicators, 0 and 1, one column per label."
+                f"y has shape {np.shape(y)}: give one class per sample, or indicators, 0 and 1, one"
+                " column per label."
             )
         if self.decision != "least_squares":
             raise ValueError(
-                f"decision={self.decision!r} is for one class per sample; several labels need 'least_squares'."
+                f"decision={self.decision!r} is for one class per sample; several labels need"
+                " 'least_squares'."
             )
         return replace(given, y=np.asarray(y.toarray() if issparse(y) else y))
 
-    def fit_input(self, given: FitInput, calibration: Any = None, starts: Any = None, **known: Any) -> Self:
-        """Fit to validated samples; without a calibration, decision values of every sample by all others have one."""
+    def fit_input(
+        self, given: FitInput, calibration: Any = None, starts: Any = None, **known: Any
+    ) -> Self:
+        """Fit to validated samples; without a calibration, decision values of every sample by all
+        others have one."""
         found = fit(self.recipe(given), given, starts=starts, **known)
         self.keep(found, given)
         if calibration is None:
             task: Any = found.task
-            labels, values = given.y if task.has_labels else task.labels(given.y), single(left_out(found))
+            labels, values = (
+                given.y if task.has_labels else task.labels(given.y),
+                single(left_out(found)),
+            )
             calibration = Calibration.fit(values, labels, len(self.classes_), None, "sigmoid")
         self._calibration = calibration
         return self
@@ -238,8 +256,15 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         check_positive("alpha", self.alpha, word="learn")
         make_rule(self.decision)
         if self.alpha == "learn" and self.weights is not None:
-            raise ValueError("alpha='learn' finds the regulariser together with the weights, so it needs weights=None.")
-        if solver_class(self._parameters()).reads_matrices and self.weights is None and self.approximation is not None:
+            raise ValueError(
+                "alpha='learn' finds the regulariser together with the weights, so it needs"
+                " weights=None."
+            )
+        if (
+            solver_class(self._parameters()).reads_matrices
+            and self.weights is None
+            and self.approximation is not None
+        ):
             raise ValueError(
                 f"solver={self.solver!r} reads whole kernel matrices, which approximation="
                 f"{self.approximation!r} never forms: use solver='newton', or approximation=None."
@@ -250,10 +275,15 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
 
     def _parameters(self) -> Parameters:
         return Parameters(
-            self.tol, self.max_iter, self.verbose, self.solver, self.weights, solvers=DISCRIMINANT_SOLVERS
+            self.tol,
+            self.max_iter,
+            self.verbose,
+            self.solver,
+            self.weights,
+            solvers=DISCRIMINANT_SOLVERS,
         )
 
-    # Predictions out -----------------------------------------------------------------------------------------------
+    # Predictions out ------------------------------------------------------------------------------
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -271,8 +301,8 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         Returns
         -------
         ndarray of shape (n_samples, components)
-            At most classes − 1 columns, the most discriminative first, centred on the training set, whose regularised
-            total scatter in them is the identity.
+            At most classes − 1 columns, the most discriminative first, centred on the training set,
+            whose regularised total scatter in them is the identity.
         """
         X = self.read(X)
         return np.asarray(self.function_.projections(X))

@@ -17,24 +17,25 @@ from kernelmosaic.solvers.program import Vector
 
 Matrix = Array
 
-#: Eigenvalues of a criterion below this share of the largest are directions that do not separate classes.
+#: Eigenvalues of a criterion below this share of the largest are directions that do not separate
+#: classes.
 _RANK = 1e-10
 
 
 class Discriminant:
     """Regularised kernel discriminant analysis as least squares on centred features.
 
-    Two classes: min ‖(φΠ)ᵀw − a‖² + λ‖w‖², whose value F₃* = aᵀ(I + G̃/λ)⁻¹a is aᵀa − F₂*, the total-scatter Fisher
-    criterion. More classes: the same for every column h_i of H at once, with the value F₆* = Σ h_iᵀ(I + G̃/λ)⁻¹h_i. G̃
-    = ΠGΠ is the centred kernel matrix.
+    Two classes: min ‖(φΠ)ᵀw − a‖² + λ‖w‖², whose value F₃* = aᵀ(I + G̃/λ)⁻¹a is aᵀa − F₂*, the
+    total-scatter Fisher criterion. More classes: the same for every column h_i of H at once, with
+    the value F₆* = Σ h_iᵀ(I + G̃/λ)⁻¹h_i. G̃ = ΠGΠ is the centred kernel matrix.
 
     Parameters
     ----------
     labels : array of shape (n,)
         Classes as numbers 0 … classes − 1, all of which occur.
     alpha : float or None
-        The regulariser λ of the total-scatter form. None where it is learned as the weight of the identity; the
-        problem then is F₇* (F₉*), Σ h_iᵀ(λI + G̃)⁻¹h_i, without the factor λ.
+        The regulariser λ of the total-scatter form. None where it is learned as the weight of the
+        identity; the problem then is F₇* (F₉*), Σ h_iᵀ(λI + G̃)⁻¹h_i, without the factor λ.
 
     Attributes
     ----------
@@ -47,7 +48,8 @@ class Discriminant:
 
     References
     ----------
-    Ye, Ji and Chen (2008), "Multi-class discriminant kernel learning via convex programming", sections 2 to 4.
+    Ye, Ji and Chen (2008), "Multi-class discriminant kernel learning via convex programming",
+    sections 2 to 4.
     """
 
     def __init__(self, labels: AnyArray, alpha: float | None) -> None:
@@ -55,17 +57,21 @@ class Discriminant:
         self.counts = np.bincount(self.labels)
         if len(self.counts) < 2 or np.any(self.counts == 0):
             raise ValueError(
-                f"labels: give at least two classes, numbered from 0 without gaps; the counts are {self.counts}."
+                "labels: give at least two classes, numbered from 0 without gaps; the counts are"
+                f" {self.counts}."
             )
         self.alpha = None if alpha is None else check_positive("alpha", alpha)
         self.objective_scale = 1.0 if self.alpha is None else self.alpha
         two = len(self.counts) == 2
-        self.targets = binary_targets(self.labels)[:, np.newaxis] if two else class_targets(self.labels)
+        self.targets = (
+            binary_targets(self.labels)[:, np.newaxis] if two else class_targets(self.labels)
+        )
 
     # β has one column per target, and all samples are in all of them.
     has_one_output = False
     can_be_subsampled = False
-    #: Whether every sample has one class; else it may have several labels, and `root` turns targets into indicators.
+    #: Whether every sample has one class; else it may have several labels, and `root` turns targets
+    #: into indicators.
     has_classes = True
     root: Matrix
 
@@ -83,7 +89,8 @@ class Discriminant:
         return float(solution.value)
 
     def system(self, K: ArrayOrTensor, alpha: float) -> MatrixLeastSquares:
-        """Return λI + G̃ of a kernel in whatever form a stack gives it, whose A has β = A targets; K may be overwritten.
+        """Return λI + G̃ of a kernel in whatever form a stack gives it, whose A has β = A targets;
+        K may be overwritten.
 
         Raises
         ------
@@ -101,8 +108,8 @@ class Discriminant:
 class LabelDiscriminant(Discriminant):
     """The same for samples that may have several labels, or none.
 
-    H = √n Π Y (YᵀY)^(−½) for the indicators Y: labels that go together share directions. Where every sample has one
-    label, YᵀY holds the counts, and H is `class_targets`.
+    H = √n Π Y (YᵀY)^(−½) for the indicators Y: labels that go together share directions. Where
+    every sample has one label, YᵀY holds the counts, and H is `class_targets`.
 
     Parameters
     ----------
@@ -123,7 +130,9 @@ class LabelDiscriminant(Discriminant):
         self.counts = Y.sum(axis=0)
         if np.any((self.counts == 0) | (self.counts == n)):
             constant = int(np.flatnonzero((self.counts == 0) | (self.counts == n))[0])
-            raise ValueError(f"y: the label in column {constant} is the same for all samples; leave it out.")
+            raise ValueError(
+                f"y: the label in column {constant} is the same for all samples; leave it out."
+            )
         self.alpha = None if alpha is None else check_positive("alpha", alpha)
         self.objective_scale = 1.0 if self.alpha is None else self.alpha
         eigenvalues, V = eigh(Y.T @ Y / n)
@@ -138,7 +147,8 @@ class LabelDiscriminant(Discriminant):
 
 @dataclass(frozen=True)
 class Projection:
-    """The discriminant space: samples are projected by Σ_i A_ij k(x_i, ·), centred on the training set.
+    """The discriminant space: samples are projected by Σ_i A_ij k(x_i, ·), centred on the training
+    set.
 
     Attributes
     ----------
@@ -158,7 +168,8 @@ class Projection:
 def discriminant_projection(targets: Matrix, beta: Matrix, values: Matrix) -> Projection:
     """Return the maximiser of F₄ = tr((Wᵀ(Σ_K + λI)W)⁻¹ WᵀB_KW).
 
-    With β = (λI + G̃)⁻¹H it is φ(X) β C, where C holds the eigenvectors of HᵀG̃β = HᵀG̃(λI + G̃)⁻¹H.
+    With β = (λI + G̃)⁻¹H it is φ(X) β C, where C holds the eigenvectors of HᵀG̃β = HᵀG̃(λI +
+    G̃)⁻¹H.
 
     Parameters
     ----------
@@ -175,17 +186,19 @@ def discriminant_projection(targets: Matrix, beta: Matrix, values: Matrix) -> Pr
     return Projection(beta @ C, eigenvalues[:keep], C)
 
 
-# Targets -------------------------------------------------------------------------------------------------------------
+# Targets ------------------------------------------------------------------------------------------
 
 
 def binary_targets(labels: AnyArray) -> Vector:
-    """Return a: 1/m₊ for class 1, −1/m₋ for class 0, so that φ(X)a is the difference of the class means."""
+    """Return a: 1/m₊ for class 1, −1/m₋ for class 0, so that φ(X)a is the difference of the class
+    means."""
     counts = np.bincount(labels, minlength=2)
     return np.asarray(np.where(labels == 1, 1.0 / counts[1], -1.0 / counts[0]))
 
 
 def class_targets(labels: AnyArray) -> Matrix:
-    """Return H of shape (n, classes): h_i is √(n/n_i) − √(n_i/n) in class i and −√(n_i/n) elsewhere."""
+    """Return H of shape (n, classes): h_i is √(n/n_i) − √(n_i/n) in class i and −√(n_i/n)
+    elsewhere."""
     n, counts = len(labels), np.bincount(labels)
     H = np.tile(-np.sqrt(counts / n), (n, 1))
     H[np.arange(n), labels] += np.sqrt(n / counts)[labels]
@@ -201,7 +214,8 @@ def center(K: ArrayOrTensor) -> ArrayOrTensor:
 
 
 def within_from_least_squares(value: float, counts: AnyArray) -> float:
-    """Return F₁* from F₃*, whose regulariser is m times that of F₁*: m (1/(c F₃*) − 1)/c with c = m₊m₋/m."""
+    """Return F₁* from F₃*, whose regulariser is m times that of F₁*: m (1/(c F₃*) − 1)/c with c =
+    m₊m₋/m."""
     m, c = float(counts.sum()), float(counts.prod() / counts.sum())
     return m * (1.0 / (c * value) - 1.0) / c
 

@@ -1,4 +1,5 @@
-"""Discriminant analysis: weights on a simplex of traces, and the linear rule in the discriminant space."""
+"""Discriminant analysis: weights on a simplex of traces, and the linear rule in the discriminant
+space."""
 
 from __future__ import annotations
 
@@ -38,11 +39,11 @@ class DiscriminantRule:
     projection : Projection
         The discriminant directions.
     center : ndarray of shape (components,)
-        Where the training samples' mean projects to: the coefficients sum to zero, so this is all the centring there
-        is.
+        Where the training samples' mean projects to: the coefficients sum to zero, so this is all
+        the centring there is.
     slopes, constants : ndarray
-        How classes are assigned: by the scores projections · slopesᵀ + constants, one for two classes, positive for the
-        second, else one per class.
+        How classes are assigned: by the scores projections · slopesᵀ + constants, one for two
+        classes, positive for the second, else one per class.
     """
 
     projection: Projection
@@ -101,15 +102,24 @@ class TraceMethod(Method):
         penalties = trace_penalties(np.sign(traces) if task.is_kim else traces)
         return make_learner(parameters, data.stack, penalties=penalties)
 
-    def learn(self, task: Task, data: TrainingSet, machines: list[Any], learner: Any, starts: list[Start]) -> list[Any]:
+    def learn(
+        self, task: Task, data: TrainingSet, machines: list[Any], learner: Any, starts: list[Start]
+    ) -> list[Any]:
         own = [replace(start, kernel=data.kernel) for start in starts]
-        return [learner.learn(data.stack, machine, start) for machine, start in zip(machines, own, strict=True)]
+        return [
+            learner.learn(data.stack, machine, start)
+            for machine, start in zip(machines, own, strict=True)
+        ]
 
     def completed(self, fit: Fit) -> Fit:
         (learned,), (machine,) = fit.learned, fit.machines
-        projection = discriminant_projection(machine.targets, learned.solution.beta, learned.solution.values)
+        projection = discriminant_projection(
+            machine.targets, learned.solution.beta, learned.solution.values
+        )
         A = projection.coefficients
-        slopes, constants = make_rule(self.decision)(learned.solution.values @ projection.rotation, machine, projection)
+        slopes, constants = make_rule(self.decision)(
+            learned.solution.values @ projection.rotation, machine, projection
+        )
         means = fit.data.stack.products(np.full(len(A), 1.0 / len(A)))
         assert isinstance(fit.task, Indicators)
         stated = [_as_kim_writes(learned, machine)] if fit.task.is_kim else fit.learned
@@ -118,12 +128,19 @@ class TraceMethod(Method):
 
     def coefficients(self, fit: Fit) -> tuple[Array, Array]:
         rule = fit.rule
-        return rule.slopes @ rule.projection.coefficients.T, rule.constants - rule.slopes @ rule.center
+        return (
+            rule.slopes @ rule.projection.coefficients.T,
+            rule.constants - rule.slopes @ rule.center,
+        )
 
     def function(self, fit: Fit) -> ProjectedFunction:
         A = fit.rule.projection.coefficients
-        expansion = fit.data.expansion(A.T, np.arange(len(A)), np.tile(fit.weights, (A.shape[1], 1)))
-        return ProjectedFunction(expansion, fit.intercept, slopes=fit.rule.slopes, center=fit.rule.center)
+        expansion = fit.data.expansion(
+            A.T, np.arange(len(A)), np.tile(fit.weights, (A.shape[1], 1))
+        )
+        return ProjectedFunction(
+            expansion, fit.intercept, slopes=fit.rule.slopes, center=fit.rule.center
+        )
 
     def attributes(self, fit: Fit) -> Settings:
         assert isinstance(fit.task, Indicators)
@@ -132,7 +149,8 @@ class TraceMethod(Method):
         stated = history_of(fit.learned, [1.0]) if is_kim else {}
         return stated | {
             "alpha_": float(fit.task.alpha) if is_kim else learned.solution.alpha,
-            "trace_shares_": learned.weights * centered_traces(fit.data.stack, fit.data.diagonals()),
+            "trace_shares_": learned.weights
+            * centered_traces(fit.data.stack, fit.data.diagonals()),
             # Kernels that are equal for all pairs of samples explain nothing.
             "explained_ratio_": eigenvalues / (eigenvalues.sum() or 1.0),
             "support_": np.arange(n),
@@ -151,7 +169,8 @@ def left_out(fit: Fit) -> Array:
 
 
 def _as_kim_writes(learned: Learned, machine: Discriminant) -> Learned:
-    """Return the same with F₁*, which is maximised, for F₃* in the objectives, and the gaps of the former."""
+    """Return the same with F₁*, which is maximised, for F₃* in the objectives, and the gaps of the
+    former."""
 
     def step(objective: float, gap: float) -> Iteration:
         value, counts = machine.objective_scale * objective, machine.counts
@@ -164,18 +183,21 @@ def _as_kim_writes(learned: Learned, machine: Discriminant) -> Learned:
     return replace(learned, objective=last.objective, gap=last.gap, history=history)
 
 
-# How classes are assigned in the discriminant space: both rules are linear in the projections -------------------------
+# How classes are assigned in the discriminant space: both rules are linear in the projections -----
 
 
-def least_squares_rule(Z: Array, machine: Discriminant, projection: Projection) -> tuple[Array, Array]:
+def least_squares_rule(
+    Z: Array, machine: Discriminant, projection: Projection
+) -> tuple[Array, Array]:
     """Return the least-squares fit of the class indicators, with its intercept.
 
-    The targets are these indicators, centred and scaled: h_i = √(n/n_i) (1[class i] − n_i/n), and a is n/(m₊m₋) times
-    the same for the second class. Undoing that gives one score per class, summing to one; two classes share the fit of
-    ±1.
+    The targets are these indicators, centred and scaled: h_i = √(n/n_i) (1[class i] − n_i/n), and a
+    is n/(m₊m₋) times the same for the second class. Undoing that gives one score per class, summing
+    to one; two classes share the fit of ±1.
     """
     counts, n = machine.counts, len(Z)
-    # A = βC with the columns of C orthogonal, so the targets' own fit is Z times eigenvalues times Cᵀ.
+    # A = βC with the columns of C orthogonal, so the targets' own fit is Z times eigenvalues times
+    # Cᵀ.
     fit = projection.rotation * projection.eigenvalues
     if not machine.has_classes:
         return 2.0 * machine.root @ fit, 2.0 * counts / n - 1.0
@@ -185,7 +207,8 @@ def least_squares_rule(Z: Array, machine: Discriminant, projection: Projection) 
 
 
 def centroid_rule(Z: Array, machine: Discriminant, projection: Projection) -> tuple[Array, Array]:
-    """Return the rule of the nearest class centroid: ⟨z, c_i⟩ − ½‖c_i‖² is largest where ‖z − c_i‖ is smallest."""
+    """Return the rule of the nearest class centroid: ⟨z, c_i⟩ − ½‖c_i‖² is largest where ‖z − c_i‖
+    is smallest."""
     member = np.eye(len(machine.counts))[machine.labels]
     centroids = member.T @ Z / machine.counts[:, np.newaxis]
     constants = -0.5 * np.sum(centroids**2, axis=1)

@@ -1,4 +1,5 @@
-"""From classes, or labels of which a sample may have several, to the machine of discriminant analysis and back."""
+"""From classes, or labels of which a sample may have several, to the machine of discriminant
+analysis and back."""
 
 from __future__ import annotations
 
@@ -43,13 +44,20 @@ class Indicators(ClassTask):
     def machines(self, y: TargetLike, weight: Array) -> list[Any]:
         ridge: float | None = None
         if self.alpha != "learn":
-            # Kim et al. regularise the within-class scatter, whose sums are divided by the number of samples.
+            # Kim et al. regularise the within-class scatter, whose sums are divided by the number
+            # of samples.
             ridge = check_positive("alpha", self.alpha) * (len(y) if self.is_kim else 1)
-        return [LabelDiscriminant(y, ridge) if self.has_labels else Discriminant(self.labels(y), ridge)]
+        return [
+            LabelDiscriminant(y, ridge) if self.has_labels else Discriminant(self.labels(y), ridge)
+        ]
 
     def decide(self, outputs: Array, intercept: Array) -> AnyArray:
         return (outputs > 0).astype(int) if self.has_labels else super().decide(outputs, intercept)
 
     def count_support(self, y: TargetLike, support: Indices) -> Indices:
         # Every sample has a coefficient.
-        return np.asarray(y).sum(axis=0) if self.has_labels else super().count_support(y, np.arange(len(y)))
+        return (
+            np.asarray(y).sum(axis=0)
+            if self.has_labels
+            else super().count_support(y, np.arange(len(y)))
+        )

@@ -1,6 +1,7 @@
 """Conformal prediction: intervals, or sets of classes, that hold a given share of new targets.
 
-Nothing is assumed of the targets' distribution but that samples are exchangeable: any order of them is as likely.
+Nothing is assumed of the targets' distribution but that samples are exchangeable: any order of them
+is as likely.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ BLOCK = 2**22
 
 
 def ranked(scores: Array, shift: Array, coverage: float) -> Array:
-    """Return the ⌈coverage (n + 1)⌉-th smallest of n scores plus a shift of each; infinity if that is beyond n.
+    """Return the ⌈coverage (n + 1)⌉-th smallest of n scores plus a shift of each; infinity if that
+    is beyond n.
 
     Parameters
     ----------
@@ -52,14 +54,14 @@ def ranked(scores: Array, shift: Array, coverage: float) -> Array:
 def interval(low: Array, high: Array, scores: Array, coverage: float) -> Array:
     """Return intervals around the predictions of models fitted without one sample each.
 
-    The jackknife+ and CV+ of Barber et al. (2021), with one model the split conformal interval. An interval whose ends
-    would cross is its middle.
+    The jackknife+ and CV+ of Barber et al. (2021), with one model the split conformal interval. An
+    interval whose ends would cross is its middle.
 
     Parameters
     ----------
     low, high : ndarray of shape (m, n) or (m, 1)
-        Between which numbers the model that has not seen sample j predicts the target of new sample i; both are the
-        same where a model predicts a number.
+        Between which numbers the model that has not seen sample j predicts the target of new sample
+        i; both are the same where a model predicts a number.
     scores : ndarray of shape (n,)
         How far the target of sample j is outside of what its model predicts; negative within.
     coverage : float
@@ -76,9 +78,12 @@ def interval(low: Array, high: Array, scores: Array, coverage: float) -> Array:
 
 
 def misfits(values: Array) -> Array:
-    """Return by how much the largest value of another class exceeds that of each class, along the last axis."""
+    """Return by how much the largest value of another class exceeds that of each class, along the
+    last axis."""
     largest = np.partition(values, -2, axis=-1)[..., -2:]
-    return np.asarray(np.where(values == largest[..., 1:], largest[..., :1], largest[..., 1:]) - values)
+    return np.asarray(
+        np.where(values == largest[..., 1:], largest[..., :1], largest[..., 1:]) - values
+    )
 
 
 def own_misfits(values: Array, codes: Indices) -> Array:
@@ -93,7 +98,8 @@ class Unseen(ABC):
     Attributes
     ----------
     scores : ndarray of shape (n, targets)
-        How far the target of each sample is outside of what its machine predicts; of classes, the misfit of its own.
+        How far the target of each sample is outside of what its machine predicts; of classes, the
+        misfit of its own.
     classes : ndarray or None
         The classes, if the targets are some.
     is_flat : bool
@@ -106,27 +112,35 @@ class Unseen(ABC):
 
     @abstractmethod
     def bands(self, X: MatrixLike) -> Iterator[tuple[Array, Array]]:
-        """Yield between which numbers the machines predict the targets of new samples, strip by strip of these.
+        """Yield between which numbers the machines predict the targets of new samples, strip by
+        strip of these.
 
-        Both have the shape (strip, n, targets), or (strip, 1, targets) where one machine has seen none of the samples.
-        Of classes both are the decision values.
+        Both have the shape (strip, n, targets), or (strip, 1, targets) where one machine has seen
+        none of the samples. Of classes both are the decision values.
         """
 
     def interval(self, X: MatrixLike, coverage: float) -> Array:
         """Return the intervals of new samples, of shape (m, 2), or (m, 2, targets)."""
         strips = []
         for low, high in self.bands(X):
-            each = [interval(low[..., c], high[..., c], own, coverage) for c, own in enumerate(self.scores.T)]
+            each = [
+                interval(low[..., c], high[..., c], own, coverage)
+                for c, own in enumerate(self.scores.T)
+            ]
             strips.append(np.stack(each, -1))
         found = np.concatenate(strips)
         return found[:, :, 0] if self.is_flat else found
 
     def classes_within(self, X: MatrixLike, coverage: float, predicted: AnyArray) -> Mask:
-        """Return which classes are in the sets of new samples, of shape (m, classes); those predicted always are."""
+        """Return which classes are in the sets of new samples, of shape (m, classes); those
+        predicted always are."""
         assert self.classes is not None
         shifts = (np.moveaxis(-misfits(per_class(values)), -1, 0) for values, _ in self.bands(X))
         found = np.concatenate(
-            [np.stack([ranked(self.scores[:, 0], own, coverage) >= 0 for own in each], -1) for each in shifts]
+            [
+                np.stack([ranked(self.scores[:, 0], own, coverage) >= 0 for own in each], -1)
+                for each in shifts
+            ]
         )
         found[np.arange(len(found)), Labels(self.classes).codes(predicted)] = True
         return found
@@ -134,7 +148,8 @@ class Unseen(ABC):
 
 @dataclass(frozen=True)
 class Conformal(Unseen):
-    """Estimators and samples that each has not seen: one is split conformal prediction, those of all folds are CV+.
+    """Estimators and samples that each has not seen: one is split conformal prediction, those of
+    all folds are CV+.
 
     Attributes
     ----------
@@ -149,7 +164,10 @@ class Conformal(Unseen):
 
     @classmethod
     def of(
-        cls, models: Sequence[Estimator], unseen: Sequence[tuple[MatrixLike, AnyArray]], classes: AnyArray | None = None
+        cls,
+        models: Sequence[Estimator],
+        unseen: Sequence[tuple[MatrixLike, AnyArray]],
+        classes: AnyArray | None = None,
     ) -> Conformal:
         """Return models with the scores of samples and targets that each was not fitted to."""
         each = list(zip(models, unseen, strict=True))
@@ -158,13 +176,17 @@ class Conformal(Unseen):
         else:
             scores = [_scores_of_classes(model, X, y, classes) for model, (X, y) in each]
         at = np.repeat(np.arange(len(each)), [len(one) for one in scores])
-        return cls(np.concatenate(scores), classes, all(y.ndim == 1 for _, y in unseen), list(models), at)
+        return cls(
+            np.concatenate(scores), classes, all(y.ndim == 1 for _, y in unseen), list(models), at
+        )
 
     def bands(self, X: MatrixLike) -> Iterator[tuple[Array, Array]]:
         if self.classes is None:
             each = np.array([_band(model, X, self.scores.shape[1]) for model in self.models])
         else:
-            each = np.array([_class_values(model, X, self.classes)[:, np.newaxis] for model in self.models])
+            each = np.array(
+                [_class_values(model, X, self.classes)[:, np.newaxis] for model in self.models]
+            )
         for rows in row_strips(each.shape[1], BLOCK // (len(self.at) * each.shape[3])):
             found = each[:, rows].swapaxes(0, 1)
             # For each sample what the model says that was fitted without it.
@@ -172,21 +194,24 @@ class Conformal(Unseen):
             yield found[:, :, 0], found[:, :, -1]
 
 
-# Methods of estimators ------------------------------------------------------------------------------------------------
+# Methods of estimators ----------------------------------------------------------------------------
 
 
 def predict_interval(self: Any, X: MatrixLike, coverage: float = 0.9) -> Array:
     """Return intervals that contain the targets of new samples with a given probability.
 
-    Their ends are quantiles, over the training samples, of the prediction by a machine fitted without the sample, minus
-    and plus the residual of the sample (Barber et al. 2021). If the model predicts several quantiles, the residual is
-    how far the target lies outside the first and the last of them (Romano, Patterson and Candès 2019), so that
-    intervals are wide where these are far apart. Whatever the distribution, intervals of samples that are exchangeable
-    with the training samples contain the target with a probability of at least
+    Their ends are quantiles, over the training samples, of the prediction by a machine fitted
+    without the sample, minus and plus the residual of the sample (Barber et al. 2021). If the model
+    predicts several quantiles, the residual is how far the target lies outside the first and the
+    last of them (Romano, Patterson and Candès 2019), so that intervals are wide where these are far
+    apart. Whatever the distribution, intervals of samples that are exchangeable with the training
+    samples contain the target with a probability of at least
 
-    - 2·coverage − 1 − √(2/n) by the machines of the folds of a search (CV+), for a given C and norm,
-    - 2·coverage − 1 by all leave-one-out machines of a ridge estimator, in closed form (jackknife+), for given weights;
-      with features, and for many pairs, the machine itself takes their place (the jackknife), without a guarantee,
+    - 2·coverage − 1 − √(2/n) by the machines of the folds of a search (CV+), for a given C and
+      norm,
+    - 2·coverage − 1 by all leave-one-out machines of a ridge estimator, in closed form
+      (jackknife+), for given weights; with features, and for many pairs, the machine itself takes
+      their place (the jackknife), without a guarantee,
     - coverage by one machine and n samples set aside; they are infinite above n / (n + 1);
 
     in practice of about `coverage`.
@@ -209,11 +234,12 @@ def predict_interval(self: Any, X: MatrixLike, coverage: float = 0.9) -> Array:
 def predict_set(self: Any, X: MatrixLike, coverage: float = 0.9) -> Mask:
     """Return sets of classes that contain the classes of new samples with a given probability.
 
-    A class is in the set unless its score is larger than too many of the scores that training samples have for their
-    own classes, each by a machine fitted without the sample (Romano, Sesia and Candès 2020). The score is by how much
-    the largest decision value (or, without those, probability) of another class exceeds that of this class. The
-    probability is at least 2·coverage − 1 − √(2/n) by the machines of folds, 2·coverage − 1 by leave-one-out machines,
-    and coverage by samples set aside, as for ``predict_interval``.
+    A class is in the set unless its score is larger than too many of the scores that training
+    samples have for their own classes, each by a machine fitted without the sample (Romano, Sesia
+    and Candès 2020). The score is by how much the largest decision value (or, without those,
+    probability) of another class exceeds that of this class. The probability is at least 2·coverage
+    − 1 − √(2/n) by the machines of folds, 2·coverage − 1 by leave-one-out machines, and coverage by
+    samples set aside, as for ``predict_interval``.
 
     Parameters
     ----------
@@ -231,7 +257,7 @@ def predict_set(self: Any, X: MatrixLike, coverage: float = 0.9) -> Mask:
     return np.asarray(self._unseen().classes_within(X, coverage, self.predict(X)))
 
 
-# Scores ---------------------------------------------------------------------------------------------------------------
+# Scores -------------------------------------------------------------------------------------------
 
 
 def _band(model: Estimator, X: MatrixLike, n_targets: int) -> Array:
@@ -245,8 +271,8 @@ def _band(model: Estimator, X: MatrixLike, n_targets: int) -> Array:
         return columns[:, [0, -1], np.newaxis]
     if columns.shape[1] != n_targets:
         raise ValueError(
-            f"y has {n_targets} columns, but {type(model).__name__} predicts {columns.shape[1]} numbers per sample; "
-            "give the targets that it predicts."
+            f"y has {n_targets} columns, but {type(model).__name__} predicts {columns.shape[1]}"
+            " numbers per sample; give the targets that it predicts."
         )
     return np.repeat(columns[:, np.newaxis], 2, axis=1)
 
@@ -258,15 +284,21 @@ def _distances(band: Array, y: AnyArray) -> Array:
 
 
 def _class_values(model: Estimator, X: MatrixLike, classes: AnyArray) -> Array:
-    """Return decision values, or probabilities where there are none, with one column per class of the whole set."""
-    says: Any = model.decision_function if hasattr(model, "decision_function") else model.predict_proba
+    """Return decision values, or probabilities where there are none, with one column per class of
+    the whole set."""
+    says: Any = (
+        model.decision_function if hasattr(model, "decision_function") else model.predict_proba
+    )
     values = per_class(np.asarray(says(X), dtype=np.float64))
     # A class that the model has no sample of has a value whose differences from others are finite.
     return Labels(classes).spread(values, model.classes_, -NEVER / 8)
 
 
 def _scores_of_classes(model: Estimator, X: MatrixLike, y: AnyArray, classes: AnyArray) -> Array:
-    """Return the misfit of every sample's own class, of shape (n, 1); infinite if it is none of the classes."""
+    """Return the misfit of every sample's own class, of shape (n, 1); infinite if it is none of the
+    classes."""
     known, found = np.isin(y, classes), np.full((len(y), 1), np.inf)
-    found[known, 0] = own_misfits(_class_values(model, X, classes)[known], Labels(classes).codes(y[known]))
+    found[known, 0] = own_misfits(
+        _class_values(model, X, classes)[known], Labels(classes).codes(y[known])
+    )
     return found

@@ -1,4 +1,5 @@
-"""Fitted functions, from support samples or in features, with or without gates: the one way to predict."""
+"""Fitted functions, from support samples or in features, with or without gates: the one way to
+predict."""
 
 from __future__ import annotations
 
@@ -26,11 +27,13 @@ from kernelmosaic.gram.missing import MissingViews
 from kernelmosaic.gram.options import device_entries
 from kernelmosaic.gram.row_blocks import open_rows
 
-#: Gates, and shares of an output's largest coefficient, below this are lost in the rounding of a sum.
+#: Gates, and shares of an output's largest coefficient, below this are lost in the rounding of a
+#: sum.
 ROUNDING = 1e-12
 #: Samples are left out where at most this share of them remains.
 _WORTH_SKIPPING = 0.9
-#: Bytes of kernel values, or of samples and features, worked on at once; a device cuts its own further.
+#: Bytes of kernel values, or of samples and features, worked on at once; a device cuts its own
+#: further.
 _BLOCK_BYTES = {"support": 2**21, "features": 2**22}
 _DEVICE_BYTES = {"support": 2**32, "features": 2**29}
 #: Multiplications of a prediction below which one thread makes its products.
@@ -48,7 +51,8 @@ class SupportSums:
     samples : Views
         The support samples as these kernels read them.
     beta : ndarray of shape (outputs, n_support) or (outputs, kernels, n_support)
-        Signed dual coefficients, for all kernels alike, or times the gates of the support samples: β_ci g_cm(x_i).
+        Signed dual coefficients, for all kernels alike, or times the gates of the support samples:
+        β_ci g_cm(x_i).
     """
 
     kernel_set: KernelSet
@@ -60,7 +64,8 @@ class SupportSums:
         return replace(self, beta=self.beta[outputs])
 
     def unit_samples(self, columns: Indices, width: int) -> Views:
-        """Return zero, and one in each of the columns of a kernel in turn, as `products` takes samples."""
+        """Return zero, and one in each of the columns of a kernel in turn, as `products` takes
+        samples."""
         return Views((np.eye(len(columns) + 1, len(columns), -1),), (0,) * len(self.kernel_set))
 
     def sizes(self) -> list[int]:
@@ -80,13 +85,23 @@ class SupportSums:
         views = None if getattr(X, "dtype", None) == np.float32 else self.views_of(X)
         for strip in row_strips(X.shape[0], most // (8 * self.beta.shape[-1])):
             rows = np.arange(strip.start, strip.stop)
-            yield strip, self.views_of(X[strip]) if views is None else _take(views, rows, X.shape[0])
+            yield (
+                strip,
+                self.views_of(X[strip]) if views is None else _take(views, rows, X.shape[0]),
+            )
 
-    def products(self, strip: Views, kernels: Sequence[int], device: str | None) -> Iterator[tuple[int, Array]]:
+    def products(
+        self, strip: Views, kernels: Sequence[int], device: str | None
+    ) -> Iterator[tuple[int, Array]]:
         """Yield (k, the sums of kernel k) for samples of a strip, of shape (samples, outputs)."""
-        # Kernels of the same support samples are computed together: they may share what they are made of.
+        # Kernels of the same support samples are computed together: they may share what they are
+        # made of.
         shared = self.beta.ndim == 2
-        groups = [(self._columns(kernels[0]), kernels)] if shared else _together((self._columns(k), k) for k in kernels)
+        groups = (
+            [(self._columns(kernels[0]), kernels)]
+            if shared
+            else _together((self._columns(k), k) for k in kernels)
+        )
         for columns, members in groups:
             support = _take(self.samples, columns, self.beta.shape[-1])
             if device is None:
@@ -97,7 +112,9 @@ class SupportSums:
                 continue
             for group in [members] if shared else [[k] for k in members]:
                 chosen, beta = self.kernel_set.take(group), self.of_kernel(group[0])[:, columns].T
-                left, right = (self.kernel_set.take_views(views, group) for views in (strip, support))
+                left, right = (
+                    self.kernel_set.take_views(views, group) for views in (strip, support)
+                )
                 yield from zip(group, chosen.products(left, right, beta, device), strict=True)
 
     def pairs(self, X: MatrixLike, Y: MatrixLike) -> Iterator[tuple[slice, slice, int, Array]]:
@@ -112,7 +129,8 @@ class SupportSums:
         return self.beta if self.beta.ndim == 2 else self.beta[:, k]
 
     def _columns(self, k: int) -> Indices:
-        """The support samples that kernel k is evaluated with: under gates, those with a coefficient in any output."""
+        """The support samples that kernel k is evaluated with: under gates, those with a
+        coefficient in any output."""
         if self.beta.ndim == 2:
             return np.arange(self.beta.shape[1])
         return np.flatnonzero(np.any(self.beta[:, k] != 0, axis=0))
@@ -138,7 +156,8 @@ class FeatureSums:
         return replace(self, w=[one[:, outputs] for one in self.w])
 
     def unit_samples(self, columns: Indices, width: int) -> Views:
-        """Return zero, and one in each of the columns of a kernel in turn, as `products` takes samples."""
+        """Return zero, and one in each of the columns of a kernel in turn, as `products` takes
+        samples."""
         return Views((np.eye(width + 1, width, -1)[np.append(0, columns + 1)],), (0,))
 
     def sizes(self) -> list[int]:
@@ -153,7 +172,9 @@ class FeatureSums:
         for strip in row_strips(rows.shape[0] if self.w else 0, most // (8 * width)):
             yield strip, Views((rows.take(strip),), (0,))
 
-    def products(self, strip: Views, kernels: Sequence[int], device: str | None) -> Iterator[tuple[int, Array]]:
+    def products(
+        self, strip: Views, kernels: Sequence[int], device: str | None
+    ) -> Iterator[tuple[int, Array]]:
         """Yield (k, the sums of kernel k) for samples of a strip, of shape (samples, outputs)."""
         if device is None:
             for k, Z in self.kernel_set.blocks(strip[0], kernels):
@@ -175,8 +196,8 @@ class FeatureSums:
 class Expansion:
     """f_c(x) = Σ_m g_cm(x) η_cm Σ_i β_cmi k_m(x, x_i), with g = 1 where there are no gates.
 
-    Gates have the shape (outputs, n, P), or (1, n, P) where the outputs share them. A kernel is not evaluated for
-    samples whose gate is lost in rounding, unless these are few.
+    Gates have the shape (outputs, n, P), or (1, n, P) where the outputs share them. A kernel is not
+    evaluated for samples whose gate is lost in rounding, unless these are few.
 
     Attributes
     ----------
@@ -191,8 +212,8 @@ class Expansion:
     device : str or None
         Where it was fitted, and is evaluated as long as that device is there.
     skip : bool
-        Whether a kernel is left out for samples whose gates are too small to change an output; False evaluates every
-        kernel for every sample.
+        Whether a kernel is left out for samples whose gates are too small to change an output;
+        False evaluates every kernel for every sample.
     """
 
     sums: SupportSums | FeatureSums
@@ -217,10 +238,13 @@ class Expansion:
         return replace(self, sums=self.sums.take(outputs), eta=self.eta[outputs])
 
     def slopes(self, m: int, columns: Indices, width: int) -> Array:
-        """Return of every output the slopes of the share of a linear kernel in its columns, of `width` of a sample."""
+        """Return of every output the slopes of the share of a linear kernel in its columns, of
+        `width` of a sample."""
         out = np.zeros((len(columns), len(self.eta)))
         for k in np.flatnonzero(self.kept == m):
-            ((_, values),) = self.sums.products(self.sums.unit_samples(columns, width), [int(k)], None)
+            ((_, values),) = self.sums.products(
+                self.sums.unit_samples(columns, width), [int(k)], None
+            )
             out = (values[1:] - values[0]) * self.eta[:, k]
         return out
 
@@ -232,8 +256,8 @@ class Expansion:
                 at = np.arange(len(out))[rows][np.argmin(np.isfinite(values).all(axis=1))]
                 name = self.kernel_set.names[int(np.searchsorted(self.kept, m))]
                 raise ValueError(
-                    f"X[{at}]: kernel {name!r} overflows for this sample; correct its values, or scale them like those "
-                    "of the training samples."
+                    f"X[{at}]: kernel {name!r} overflows for this sample; correct its values, or"
+                    " scale them like those of the training samples."
                 )
             out[rows] += values
         return out
@@ -243,8 +267,9 @@ class Expansion:
         needed = 8 * open_rows(X).shape[0] * self.n_kernels * len(self.eta)
         if needed > default_budget():
             raise MemoryError(
-                f"X: the contributions of {self.n_kernels} kernels for {open_rows(X).shape[0]} samples need "
-                f"{format_bytes(needed)}, the budget is {format_bytes(default_budget())}: give fewer samples at a time."
+                f"X: the contributions of {self.n_kernels} kernels for {open_rows(X).shape[0]}"
+                f" samples need {format_bytes(needed)}, the budget is"
+                f" {format_bytes(default_budget())}: give fewer samples at a time."
             )
         out = np.zeros((open_rows(X).shape[0], self.n_kernels, len(self.eta)))
         for rows, m, values in self._shares(X, gates):
@@ -252,9 +277,14 @@ class Expansion:
         return out
 
     def combined(
-        self, X: MatrixLike, Y: MatrixLike, left_gates: Array | None = None, right_gates: Array | None = None
+        self,
+        X: MatrixLike,
+        Y: MatrixLike,
+        left_gates: Array | None = None,
+        right_gates: Array | None = None,
     ) -> Array:
-        """Return Σ_m g_cm(x) η_cm k_m(x, z) g_cm(z) between X and Y, of shape (outputs or 1, len(X), len(Y))."""
+        """Return Σ_m g_cm(x) η_cm k_m(x, z) g_cm(z) between X and Y, of shape (outputs or 1,
+        len(X), len(Y))."""
         eta = self.eta if left_gates is None else self.eta[: len(left_gates)]
         out = np.zeros((len(eta), open_rows(X).shape[0], open_rows(Y).shape[0]))
         for rows, columns, k, K in self.sums.pairs(X, Y):
@@ -267,7 +297,8 @@ class Expansion:
         return out
 
     def placed(self, X: MatrixLike, Y: MatrixLike) -> ArrayOrTensor:
-        """Return Σ_m η_m k_m(x, z) by the weights of the first output, on the device of the fit if it is there."""
+        """Return Σ_m η_m k_m(x, z) by the weights of the first output, on the device of the fit if
+        it is there."""
         kernels = self.sums.kernel_set
         if not has_device(self.device) or not isinstance(kernels, KernelSet):
             return replace(self, eta=self.eta[:1]).combined(X, Y)[0]
@@ -281,14 +312,16 @@ class Expansion:
         return out
 
     def diagonal(self, X: MatrixLike) -> Array:
-        """Return Σ_m η_m k_m(x, x) by the weights of the first output, of shape (n,); of support samples only."""
+        """Return Σ_m η_m k_m(x, x) by the weights of the first output, of shape (n,); of support
+        samples only."""
         kernels: Any = self.sums.kernel_set
         return np.asarray(self.eta[0] @ kernels.diagonals(kernels.views(X)))
 
     def _shares(self, X: MatrixLike, gates: Array | None) -> Iterator[tuple[Any, int, Array]]:
         """Yield (rows, m, what kernel m adds to the outputs there), m among all P."""
         device = self.device if has_device(self.device) else None
-        # Samples in single precision, or on a disk, are read strip by strip: there may be no room for all.
+        # Samples in single precision, or on a disk, are read strip by strip: there may be no room
+        # for all.
         several = device is None and isinstance(X, np.ndarray) and X.dtype == np.float64
         n, d = open_rows(X).shape
         entries = n * max(self.sums.sizes(), default=0)
@@ -311,7 +344,9 @@ class Expansion:
                 yield strip, int(self.kept[k]), values * self.eta[:, k]
             return
         # Kernels of the same samples are computed together, too.
-        for rows, kernels in _together((self._rows(strip, gates, m), k) for k, m in enumerate(self.kept)):
+        for rows, kernels in _together(
+            (self._rows(strip, gates, m), k) for k, m in enumerate(self.kept)
+        ):
             left, at = _take(samples, rows, strip.stop - strip.start), rows + strip.start
             for k, values in self.sums.products(left, kernels, device):
                 m = int(self.kept[k])
@@ -321,7 +356,8 @@ class Expansion:
         """The samples of a strip, counted from its start, for which to evaluate kernel m."""
         all_rows = np.arange(strip.stop - strip.start)
         counted = np.flatnonzero(np.any(np.abs(gates[:, strip, m]) > ROUNDING, axis=0))
-        # Rows of its own cost a kernel what it shares with others: a few samples to leave out are not worth it.
+        # Rows of its own cost a kernel what it shares with others: a few samples to leave out are
+        # not worth it.
         return counted if self.skip and len(counted) < _WORTH_SKIPPING * len(all_rows) else all_rows
 
 
@@ -349,20 +385,25 @@ class PartialSums(SupportSums):
 class PartialExpansion(Expansion):
     """The same function of samples that may lack views.
 
-    What a sample has it contributes itself, as gates that are zero for the rest see to; in place of a view that it
-    lacks it contributes what its neighbours do on average, if that is the rule.
+    What a sample has it contributes itself, as gates that are zero for the rest see to; in place of
+    a view that it lacks it contributes what its neighbours do on average, if that is the rule.
 
     Attributes
     ----------
     shared : list
-        What every kernel contributes at the training samples, once it is asked for, of shape (n, outputs).
+        What every kernel contributes at the training samples, once it is asked for, of shape (n,
+        outputs).
     """
 
     sums: PartialSums
     shared: list[Array] = field(default_factory=list, init=False)
 
     def combined(
-        self, X: MatrixLike, Y: MatrixLike, left_gates: Array | None = None, right_gates: Array | None = None
+        self,
+        X: MatrixLike,
+        Y: MatrixLike,
+        left_gates: Array | None = None,
+        right_gates: Array | None = None,
     ) -> Array:
         missing = self.sums.missing
         if all(missing.present_in(one) is None for one in (X, Y)):
@@ -401,7 +442,11 @@ class PartialExpansion(Expansion):
         for m, neighbors in enumerate(missing.neighbors(views, present[some])):
             if neighbors is not None and m in self.kept:
                 rows = np.flatnonzero(~present[some, m])
-                yield some[rows], m, neighbors[rows] @ self._of_training()[int(np.searchsorted(self.kept, m))]
+                yield (
+                    some[rows],
+                    m,
+                    neighbors[rows] @ self._of_training()[int(np.searchsorted(self.kept, m))],
+                )
 
     def _of_training(self) -> list[Array]:
         """What the kernels contribute at the training samples that have their views."""
@@ -415,7 +460,8 @@ class PartialExpansion(Expansion):
 
 
 def hide_rounding(beta: Array) -> Array:
-    """Return β_ci g_cm(x_i), of shape (outputs, P, n), with zeros for what is lost in the rounding of an output."""
+    """Return β_ci g_cm(x_i), of shape (outputs, P, n), with zeros for what is lost in the rounding
+    of an output."""
     size = np.abs(beta)
     return np.where(size > ROUNDING * size.max(axis=(1, 2), initial=0.0, keepdims=True), beta, 0.0)
 
@@ -430,13 +476,14 @@ def _together(items: Iterable[tuple[Indices, int]]) -> Iterator[tuple[Indices, l
 
 
 def _take(views: Views, rows: Indices, n: int) -> Views:
-    """Return some of n rows, in ascending order, of every view: contiguous ones, and so all of them, without a copy."""
+    """Return some of n rows, in ascending order, of every view: contiguous ones, and so all of
+    them, without a copy."""
     if len(rows) == rows[-1] - rows[0] + 1:
         return views if len(rows) == n else take_rows(views, slice(int(rows[0]), int(rows[-1]) + 1))
     return take_rows(views, rows)
 
 
-# Functions -----------------------------------------------------------------------------------------------------------
+# Functions ----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,9 @@
-"""Fits as values: a recipe and samples go in, a frozen `Fit` comes out; nothing else changes on the way.
+"""Fits as values: a recipe and samples go in, a frozen `Fit` comes out; nothing else changes on the
+way.
 
-`fit` learns, certifies and returns one fit; `learn` does the first step alone, `follow` a path of them, each from where
-the one before ended; `certify` states what several fits prove, from one pass over the entries; `outputs` evaluates the
-kernels of several fits once.
+`fit` learns, certifies and returns one fit; `learn` does the first step alone, `follow` a path of
+them, each from where the one before ended; `certify` states what several fits prove, from one pass
+over the entries; `outputs` evaluates the kernels of several fits once.
 """
 
 from __future__ import annotations
@@ -22,7 +23,12 @@ from kernelmosaic.backend import map_threads
 from kernelmosaic.engine.expansion import Function
 from kernelmosaic.engine.samples import DistinctSamples, FitInput, count_samples
 from kernelmosaic.engine.tasks import Classes, Novelty, Task
-from kernelmosaic.engine.training_set import KernelOptions, KernelStore, TrainingSet, read_training_set
+from kernelmosaic.engine.training_set import (
+    KernelOptions,
+    KernelStore,
+    TrainingSet,
+    read_training_set,
+)
 from kernelmosaic.learning.certificate import COLD, Entries, Learned, SharedProducts, Start
 from kernelmosaic.learning.factory import Parameters, make_learner
 from kernelmosaic.learning.fixed import given_weights
@@ -30,7 +36,7 @@ from kernelmosaic.learning.hard_margin import learn_hard_margin
 from kernelmosaic.learning.norms import read_fixed
 from kernelmosaic.learning.problem import ROUNDING, STALLED, Learner
 
-# Parameters of a fit -------------------------------------------------------------------------------------------------
+# Parameters of a fit ------------------------------------------------------------------------------
 
 
 class Method(ABC):
@@ -38,7 +44,8 @@ class Method(ABC):
 
     #: The number of the first line of a history.
     first_iteration: ClassVar[int] = 1
-    #: Whether an output is Σ_m η_m Σ_i β_i k_m(x, x_i) + b, so that many fits are evaluated at once.
+    #: Whether an output is Σ_m η_m Σ_i β_i k_m(x, x_i) + b, so that many fits are evaluated at
+    #: once.
     is_plain: ClassVar[bool] = True
 
     def resolved(self, task: Task, data: TrainingSet, y: Any) -> Self:
@@ -50,7 +57,9 @@ class Method(ABC):
         """Return what learns."""
 
     @abstractmethod
-    def learn(self, task: Task, data: TrainingSet, machines: list[Any], learner: Any, starts: list[Start]) -> list[Any]:
+    def learn(
+        self, task: Task, data: TrainingSet, machines: list[Any], learner: Any, starts: list[Start]
+    ) -> list[Any]:
         """Return what was learned for each machine."""
 
     def completed(self, fit: Fit) -> Fit:
@@ -58,7 +67,8 @@ class Method(ABC):
         return fit
 
     def pruned(self, fit: Fit) -> Fit:
-        """Return a certified fit without the kernels that the certificate allows to have no weight."""
+        """Return a certified fit without the kernels that the certificate allows to have no
+        weight."""
         return fit
 
     def coefficients(self, fit: Fit) -> tuple[Array, Array]:
@@ -75,21 +85,26 @@ class Method(ABC):
         return {}
 
     def warning(self, fit: Fit, max_iter: int) -> str | None:
-        """Return the warning that follows the estimator's name, None if there is nothing to warn of."""
+        """Return the warning that follows the estimator's name, None if there is nothing to warn
+        of."""
         loosest = max(fit.learned, key=attrgetter("gap"))
         if loosest.gap <= fit.recipe.tol:
             return None
         if isinstance(fit.task, Novelty) and loosest.gap >= 1.0:
             return (
-                ": the optimum is zero to rounding, since the origin lies among the samples, and no gap relative to it "
-                "is certified; use kernels such as Gaussian(), whose samples lie to one side of the origin."
+                ": the optimum is zero to rounding, since the origin lies among the samples, and no"
+                " gap relative to it is certified; use kernels such as Gaussian(), whose samples"
+                " lie to one side of the origin."
             )
         remedy = fit.learner.stalled
         if len(loosest.history) >= max_iter or remedy is None:
             remedy = fit.learner.advice
         elif remedy == ROUNDING and not self._is_hidden_by_rounding(loosest, fit.recipe.tol):
             remedy = loosest.hindrance or STALLED
-        return f" stopped at a relative duality gap of {loosest.gap:.2g}, above tol={fit.recipe.tol:g}: {remedy}"
+        return (
+            f" stopped at a relative duality gap of {loosest.gap:.2g}, above"
+            f" tol={fit.recipe.tol:g}: {remedy}"
+        )
 
     @staticmethod
     def _is_hidden_by_rounding(learned: Learned, tol: float) -> bool:
@@ -98,14 +113,16 @@ class Method(ABC):
         return unrounded_gap is not None and unrounded_gap <= tol
 
 
-#: Rules of families by which weights are computed before the machine is solved, by the value of `weights` that names
-#: them: the module and the function, which is loaded on first use. It takes a task, a training set and the targets of
-#: its samples, and returns the weights, or None for a task that the rule does not serve.
+#: Rules of families by which weights are computed before the machine is solved, by the value of
+#: `weights` that names them: the module and the function, which is loaded on first use. It takes a
+#: task, a training set and the targets of its samples, and returns the weights, or None for a task
+#: that the rule does not serve.
 WEIGHT_RULES = {"loo": ("kernelmosaic.ridge.rule", "loo_weights")}
 
 
 def weights_by_rule(name: str, task: Task, data: TrainingSet, y: Any) -> Array | None:
-    """Return the weights that a rule of a family computes; None for a task that it does not serve."""
+    """Return the weights that a rule of a family computes; None for a task that it does not
+    serve."""
     module, function = WEIGHT_RULES[name]
     weights: Array | None = getattr(import_module(module), function)(task, data, y)
     return weights
@@ -148,7 +165,9 @@ class WeightMethod(Method):
     def learner(self, task: Task, data: TrainingSet, machines: Sequence[Any]) -> Learner:
         return make_learner(self.parameters, data.stack, machines)
 
-    def learn(self, task: Task, data: TrainingSet, machines: list[Any], learner: Any, starts: list[Start]) -> list[Any]:
+    def learn(
+        self, task: Task, data: TrainingSet, machines: list[Any], learner: Any, starts: list[Start]
+    ) -> list[Any]:
         if _has_no_slack(task):
             given = self.parameters.weights
             eta = 1.0 if given is None else given_weights(given, data.stack.n_kernels)
@@ -159,14 +178,18 @@ class WeightMethod(Method):
         each = list(zip(machines, starts, strict=True))
         workers = workers_of(self.n_jobs, data, 1, self.parameters.verbose)
         if workers == 1 or len(machines) == 1:
-            return [learner.learn(data.stack, machine, replace(start, kernel=data.kernel)) for machine, start in each]
+            return [
+                learner.learn(data.stack, machine, replace(start, kernel=data.kernel))
+                for machine, start in each
+            ]
         return map_threads(lambda one: learner.learn(data.stack, *one), each, workers)
 
     def pruned(self, fit: Fit, most: float = 0.05) -> Fit:
         """Return a certified fit without the kernels that the certificate allows to have no weight.
 
-        Of weights of sum one, those below a share `most` of the largest are set to zero and the machine is solved
-        there: if the gap is within `tol` without them, they are left out; if not, the smaller half of them is tried.
+        Of weights of sum one, those below a share `most` of the largest are set to zero and the
+        machine is solved there: if the gap is within `tol` without them, they are left out; if not,
+        the smaller half of them is tried.
         """
         data, parameters = fit.data, self.parameters
         sparse = parameters.norm == 1 and parameters.weights is None and parameters.fixed is None
@@ -174,20 +197,30 @@ class WeightMethod(Method):
             return fit
         if parameters.learns_C or _has_no_slack(fit.task):
             return fit
-        # One step moves the weights that are left; a machine that takes more of them needs those that were left out.
+        # One step moves the weights that are left; a machine that takes more of them needs those
+        # that were left out.
         short, found = type(fit.learner)(replace(fit.learner.options, max_iter=2)), []
         for machine, one in zip(fit.machines, fit.learned, strict=True):
-            small = np.flatnonzero((one.weights > 0) & (one.weights < most * one.weights.max(initial=0.0)))
+            small = np.flatnonzero(
+                (one.weights > 0) & (one.weights < most * one.weights.max(initial=0.0))
+            )
             small = small[np.argsort(one.weights[small])]
             for idle in (small, small[: len(small) // 2]):
                 # Where the value has a kink, no step shows what other weights are worth.
-                if one.gap > self.tol or one.weights.ndim > 1 or len(idle) == 0 or one.ended_by is not None:
+                if (
+                    one.gap > self.tol
+                    or one.weights.ndim > 1
+                    or len(idle) == 0
+                    or one.ended_by is not None
+                ):
                     continue
                 rest = np.where(np.isin(np.arange(len(one.weights)), idle), 0.0, one.weights)
                 with data.threads():
                     less = short.learn(data.stack, machine, Start(rest, one.solution.beta, machine))
                     if less.gap <= self.tol and not less.weights[idle].any():
-                        less = less.certified(Entries(data.stack, data.sizes()), machine, fit.learner)
+                        less = less.certified(
+                            Entries(data.stack, data.sizes()), machine, fit.learner
+                        )
                 if less.gap <= self.tol and not less.weights[idle].any():
                     history = [*one.history, less.history[-1]]
                     one = replace(less, n_solves=one.n_solves + less.n_solves, history=history)
@@ -201,7 +234,10 @@ class WeightMethod(Method):
         return Function(expansion, intercept, fit.weights.ndim == 1)
 
     def attributes(self, fit: Fit) -> Settings:
-        attributes: Settings = {"solver_": self.last_solver(fit.learned), "converged_": fit.gap <= self.tol}
+        attributes: Settings = {
+            "solver_": self.last_solver(fit.learned),
+            "converged_": fit.gap <= self.tol,
+        }
         if self.parameters.learns_C:
             attributes["C_"] = np.array([one.C for one in fit.learned])
         return attributes
@@ -271,7 +307,7 @@ class Lead(NamedTuple):
     classes: AnyArray | None
 
 
-# What was learned ----------------------------------------------------------------------------------------------------
+# What was learned ---------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -308,7 +344,8 @@ class Fit:
 
     @property
     def beta(self) -> Array:
-        """Coefficients of the distinct samples, (outputs, n); a joint machine has one row per class."""
+        """Coefficients of the distinct samples, (outputs, n); a joint machine has one row per
+        class."""
         return self.method.coefficients(self)[0]
 
     @property
@@ -325,7 +362,11 @@ class Fit:
     @property
     def weights(self) -> Array:
         """The weights, (P,), or one row per output where outputs have their own."""
-        return self.learned[0].weights if len(self.learned) == 1 else np.array([one.weights for one in self.learned])
+        return (
+            self.learned[0].weights
+            if len(self.learned) == 1
+            else np.array([one.weights for one in self.learned])
+        )
 
     @property
     def gap(self) -> float:
@@ -337,17 +378,24 @@ class Fit:
         """The weights and slopes that the same fit to other samples may start from."""
         single = [machine.has_one_output for machine in self.machines]
         each = zip(self.learned, single, strict=True)
-        slopes = [one.slopes if own and np.shape(one.slopes) == one.weights.shape else None for one, own in each]
+        slopes = [
+            one.slopes if own and np.shape(one.slopes) == one.weights.shape else None
+            for one, own in each
+        ]
         return Lead(self.weights, slopes, single, self.task.classes)
 
     def eta(self) -> Array:
-        """Return the weights of every output, (outputs, P); the classes of a joint machine may share theirs."""
+        """Return the weights of every output, (outputs, P); the classes of a joint machine may
+        share theirs."""
         eta = np.concatenate([np.atleast_2d(one.weights) for one in self.learned])
         return np.broadcast_to(eta, (len(self.beta), eta.shape[1]))
 
     def starts(self, n: int) -> list[Start]:
-        """Return where a fit to the same n samples, or to nearly the same, starts; coefficients are of all samples."""
-        return [Start(one.weights, spread(one.solution.beta, self.data.kept, n)) for one in self.learned]
+        """Return where a fit to the same n samples, or to nearly the same, starts; coefficients are
+        of all samples."""
+        return [
+            Start(one.weights, spread(one.solution.beta, self.data.kept, n)) for one in self.learned
+        ]
 
     def decide(self, outputs: Array) -> Any:
         """Return the predictions of outputs."""
@@ -373,7 +421,8 @@ class Fit:
         return own | self.method.attributes(self)
 
     def light(self) -> Fit:
-        """Return the fit without matrices: its function can be made, and its attributes are known."""
+        """Return the fit without matrices: its function can be made, and its attributes are
+        known."""
         learned = [replace(one, start=COLD) for one in self.learned]
         return replace(self, data=self.data.light(), learner=None, learned=learned)
 
@@ -400,10 +449,12 @@ def spread(beta: Array, rows: Indices, n: int) -> Array:
     return full
 
 
-# From recipes to fits ------------------------------------------------------------------------------------------------
+# From recipes to fits -----------------------------------------------------------------------------
 
 
-def training_set(recipe: Recipe, task: Task, given: FitInput, store: KernelStore | None = None) -> TrainingSet:
+def training_set(
+    recipe: Recipe, task: Task, given: FitInput, store: KernelStore | None = None
+) -> TrainingSet:
     """Return the kernels of a recipe, fitted to the samples that count."""
     options = recipe.kernels
     if task.merges_repeats:
@@ -411,7 +462,9 @@ def training_set(recipe: Recipe, task: Task, given: FitInput, store: KernelStore
     else:
         counted = DistinctSamples.all_of(given.X.shape[0], given.weight)
     y = None if given.y is None else given.y[counted.rows]
-    task.machines(y, counted.weight)  # parameters that do not serve are refused before the kernels are computed
+    task.machines(
+        y, counted.weight
+    )  # parameters that do not serve are refused before the kernels are computed
     if options.device is not None:
         options = options.placed(len(counted.rows), task.host_samples)
     data = read_training_set(options, given.X, given.original, counted, store)
@@ -466,8 +519,12 @@ def learn(
     weights: Array | None = None,
     prepared: Task | None = None,
 ) -> Fit:
-    """Learn from samples whose kernels are known, without a certificate; coefficients of starts are of `data`."""
-    task, y = prepared or recipe.task.prepared(given), None if given.y is None else given.y[data.kept]
+    """Learn from samples whose kernels are known, without a certificate; coefficients of starts are
+    of `data`."""
+    task, y = (
+        prepared or recipe.task.prepared(given),
+        None if given.y is None else given.y[data.kept],
+    )
     machines = task.machines(y, data.weight)
     with data.threads():
         method = recipe.method.resolved(task, data, y)
@@ -501,8 +558,8 @@ def follow(
     given, data
         The samples, and their kernels.
     like : sequence of Lead
-        The same path on other samples, whose weights move nearly as these do: weights differ less from fold to fold
-        than from one C to the next.
+        The same path on other samples, whose weights move nearly as these do: weights differ less
+        from fold to fold than from one C to the next.
     starts : sequence of Start, optional
         Where the first fit starts, with coefficients of all samples given.
     """
@@ -519,8 +576,8 @@ def follow(
 def _led(before: Sequence[Start] | None, found: Sequence[Fit], like: Sequence[Lead]) -> list[Start]:
     """Return where every machine of a fit on a path starts, given the same path on other samples.
 
-    The weights are those of the other path at this place. If this path has a fit already, they are its last weights,
-    changed as the other path changed them in the last step.
+    The weights are those of the other path at this place. If this path has a fit already, they are
+    its last weights, changed as the other path changed them in the last step.
     """
     own = like[-1].weights
     guess = own
@@ -534,15 +591,15 @@ def _led(before: Sequence[Start] | None, found: Sequence[Fit], like: Sequence[Le
     return led
 
 
-# What fits prove, and what they predict ------------------------------------------------------------------------------
+# What fits prove, and what they predict -----------------------------------------------------------
 
 
 def certify(fits: Sequence[Fit], numbers: int = 2**24) -> list[Fit]:
     """Return the fits with certified objectives and gaps.
 
-    A fit that met `tol` by its learner's bounds and does not by its certificate is learned again in double precision.
-    Plain fits to one training set are certified together: entries are computed once for as many of them as have
-    `numbers` products at most.
+    A fit that met `tol` by its learner's bounds and does not by its certificate is learned again in
+    double precision. Plain fits to one training set are certified together: entries are computed
+    once for as many of them as have `numbers` products at most.
     """
     certified_fits: list[Fit] = []
     for group in _groups(fits, numbers):
@@ -593,12 +650,16 @@ def _groups(fits: Sequence[Fit], numbers: int) -> list[list[Fit]]:
 
 
 def _settled(rough: Fit, fit: Fit) -> Fit:
-    """Return a fit learned again, if it meets the gap asked for by its learner's bounds and not by its certificate.
+    """Return a fit learned again, if it meets the gap asked for by its learner's bounds and not by
+    its certificate.
 
-    Kernels that a like fit has left out are read first; then the entries are those in double precision.
+    Kernels that a like fit has left out are read first; then the entries are those in double
+    precision.
     """
     tol = fit.recipe.tol
-    if not any(one.gap > tol >= before.gap for one, before in zip(fit.learned, rough.learned, strict=True)):
+    if not any(
+        one.gap > tol >= before.gap for one, before in zip(fit.learned, rough.learned, strict=True)
+    ):
         return fit
     data = fit.data if fit.is_led else fit.data.in_double()
     if data is None:
@@ -611,7 +672,8 @@ def _settled(rough: Fit, fit: Fit) -> Fit:
 
 
 def outputs(fits: Sequence[Fit], X: MatrixLike) -> list[Array]:
-    """Return the outputs of every fit for validated samples, (n, outputs), from one evaluation of the kernels."""
+    """Return the outputs of every fit for validated samples, (n, outputs), from one evaluation of
+    the kernels."""
     data = fits[0].data
     if not all(one.method.is_plain and one.data.kept is data.kept for one in fits):
         return [one.method.function(one).outputs(X) for one in fits]

@@ -1,4 +1,5 @@
-"""Samples of a fit: each counted once, their columns on one scale, and what new ones are compared with."""
+"""Samples of a fit: each counted once, their columns on one scale, and what new ones are compared
+with."""
 
 from __future__ import annotations
 
@@ -59,16 +60,23 @@ class FitInput:
     @property
     def table(self) -> MatrixLike:
         """What kernels find their columns by: X as given if it is a table."""
-        return self.original if len(getattr(self.original, "shape", ())) == 2 else named_columns(self.X)
+        return (
+            self.original
+            if len(getattr(self.original, "shape", ())) == 2
+            else named_columns(self.X)
+        )
 
     def standardizer(self, entries: list[Entry]) -> Standardizer:
         """Return what puts the columns of numbers that kernels read on one scale."""
-        # Of distinct samples, in an order of their own: a sample of weight two and one given twice are the same.
+        # Of distinct samples, in an order of their own: a sample of weight two and one given twice
+        # are the same.
         counted = count_samples(None, self.X, self.y, self.weight)
-        return Standardizer.fit(lay_specs(entries, self.table), self.X[counted.rows], counted.weight)
+        return Standardizer.fit(
+            lay_specs(entries, self.table), self.X[counted.rows], counted.weight
+        )
 
 
-# Which samples count -------------------------------------------------------------------------------------------------
+# Which samples count ------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -76,9 +84,10 @@ class DistinctSamples:
     """The samples that count, each once.
 
     Repeated samples are merged because the time of a fit depends on the number of distinct ones.
-    Without merging, fits of `MKLClassifier` and `MKLRegressor` (exact kernels, norm 1) to a bootstrap
-    of 1,000 samples, about 632 of them distinct, take 1.7 times as long (1.1 to 2.7 times on twelve
-    problems). Where every sample occurs twice, they take 2.7 times as long (1.7 to 5.5 times).
+    Without merging, fits of `MKLClassifier` and `MKLRegressor` (exact kernels, norm 1) to a
+    bootstrap of 1,000 samples, about 632 of them distinct, take 1.7 times as long (1.1 to 2.7 times
+    on twelve problems). Where every sample occurs twice, they take 2.7 times as long (1.7 to 5.5
+    times).
 
     Attributes
     ----------
@@ -107,15 +116,16 @@ def count_samples(
 ) -> DistinctSamples:
     """Return the distinct samples with the sum of their weights.
 
-    A sample of weight two is a sample given twice, and one of weight zero is no sample: both must lead to the very same
-    problem, in the same order of samples. So whenever there are weights or repetitions the samples are put in an order
-    of their own; a set without either stays as it is. Weights of one are none.
+    A sample of weight two is a sample given twice, and one of weight zero is no sample: both must
+    lead to the very same problem, in the same order of samples. So whenever there are weights or
+    repetitions the samples are put in an order of their own; a set without either stays as it is.
+    Weights of one are none.
 
     Parameters
     ----------
     approximation : str or None
-        Where kernels are approximated, samples may fill the memory, or stay on the disk: repeated ones are then not
-        looked for.
+        Where kernels are approximated, samples may fill the memory, or stay on the disk: repeated
+        ones are then not looked for.
     X : array or sparse matrix of shape (n_samples, n_features)
         Samples.
     y : array of shape (n_samples,) or (n_samples, n_targets), or None
@@ -137,7 +147,9 @@ def count_samples(
     if counts_once and len(first) == len(all_rows) and not reorders:
         return DistinctSamples(all_rows, np.ones(len(all_rows)))
     weight = None if sample_weight is None else sample_weight[rows]
-    return DistinctSamples(rows[first], np.bincount(inverse, weights=weight, minlength=len(first)).astype(np.float64))
+    return DistinctSamples(
+        rows[first], np.bincount(inverse, weights=weight, minlength=len(first)).astype(np.float64)
+    )
 
 
 def _keys(X: MatrixLike, y: TargetLike) -> AnyArray:
@@ -153,7 +165,8 @@ def _keys(X: MatrixLike, y: TargetLike) -> AnyArray:
         X = np.column_stack([_codes(column) for column in X.T])
     # Adding zero makes one of the two zeros that compare equal but differ in their bits.
     cells = np.ascontiguousarray(X + X.dtype.type(0)).view(np.uint8)
-    # By class first, as sparse rows are: where no cell is zero both come in the same order, and so in the same folds.
+    # By class first, as sparse rows are: where no cell is zero both come in the same order, and so
+    # in the same folds.
     rows = np.hstack([labels[:, np.newaxis].view(np.uint8), cells.reshape(len(labels), -1)])
     # One opaque value per row: sorting compares the bytes, many times faster than column by column.
     return np.ascontiguousarray(rows).view(np.dtype((np.void, rows.shape[1])))[:, 0]
@@ -165,28 +178,34 @@ def _sparse_keys(X: MatrixLike, labels: NDArray[np.int64]) -> AnyArray:
     X.sum_duplicates()
     X.eliminate_zeros()
     rows = zip(labels.tolist(), pairwise(X.indptr), strict=True)
-    return _codes([(label, X.indices[a:b].tobytes(), X.data[a:b].tobytes()) for label, (a, b) in rows])
+    return _codes(
+        [(label, X.indices[a:b].tobytes(), X.data[a:b].tobytes()) for label, (a, b) in rows]
+    )
 
 
 def _codes(column: Sequence[Any] | AnyArray) -> NDArray[np.int64]:
-    """Return a number for every entry, equal for equal entries and in the entries' order where they have one."""
+    """Return a number for every entry, equal for equal entries and in the entries' order where they
+    have one."""
     try:
         distinct = dict.fromkeys(column)
     except TypeError:  # entries that cannot be looked up; the kernels validate them
         return np.arange(len(column), dtype=np.int64)
     try:
         ranked = sorted(distinct)
-    except TypeError:  # entries that do not compare, such as str and bytes, keep the order they come in
+    except (
+        TypeError
+    ):  # entries that do not compare, such as str and bytes, keep the order they come in
         ranked = list(distinct)
     rank = {entry: i for i, entry in enumerate(ranked)}
     return np.fromiter((rank[entry] for entry in column), dtype=np.int64, count=len(column))
 
 
-# Samples that need not be in memory ----------------------------------------------------------------------------------
+# Samples that need not be in memory ---------------------------------------------------------------
 
 
 def is_streamed(X: MatrixLike) -> bool:
-    """Whether the samples are read from where they are: a memory map, a path, a Dask collection, an opened source."""
+    """Whether the samples are read from where they are: a memory map, a path, a Dask collection, an
+    opened source."""
     return isinstance(X, np.memmap | str | Path | RowSource) or is_dask(X)
 
 
@@ -201,22 +220,24 @@ def named_columns(rows: RowIndex) -> MatrixLike:
     return pd.DataFrame(columns=rows.names, dtype=np.float64)
 
 
-# On one scale -------------------------------------------------------------------------------------------------------
+# On one scale -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Standardizer:
-    """Subtracts the means of columns and divides by their standard deviations, where kernels read them as numbers.
+    """Subtracts the means of columns and divides by their standard deviations, where kernels read
+    them as numbers.
 
     Attributes
     ----------
     columns : ndarray of int
         The columns it changes; row numbers, strings and what no kernel reads stay as they are.
     mean, scale : ndarray of shape (len(columns),)
-        Of the training samples, by their weights. Sparse samples are divided only, so that they stay sparse.
+        Of the training samples, by their weights. Sparse samples are divided only, so that they
+        stay sparse.
     unit : ndarray of shape (len(columns),)
-        The unit in which squares of a column neither overflow nor vanish: 1 for all but extreme columns, for these a
-        power of two, so that dividing by it does not round.
+        The unit in which squares of a column neither overflow nor vanish: 1 for all but extreme
+        columns, for these a power of two, so that dividing by it does not round.
     """
 
     columns: Indices
@@ -229,7 +250,11 @@ class Standardizer:
         """Return that of the columns which all kernels reading them take as numbers."""
         numbers, other = np.zeros((2, X.shape[1]), dtype=bool)
         for spec in specs:
-            read = numbers if spec.kernel.input_kind == "numbers" and not spec.kernel.keeps_scale else other
+            read = (
+                numbers
+                if spec.kernel.input_kind == "numbers" and not spec.kernel.keeps_scale
+                else other
+            )
             read[slice(None) if spec.columns is None else spec.columns] = True
         columns = np.flatnonzero(numbers & ~other)
         if sparse.issparse(X):
@@ -238,17 +263,24 @@ class Standardizer:
             magnitudes.data[np.isnan(magnitudes.data)] = 0.0
             unit = _units(magnitudes.max(axis=0).toarray()[0])
             taken = _divided(taken, unit)
-            (mean, variance), present = mean_variance_axis(taken, 0, weights=weight), present_views(specs, X)
+            (mean, variance), present = (
+                mean_variance_axis(taken, 0, weights=weight),
+                present_views(specs, X),
+            )
             if present is not None:  # samples that lack a view do not count in its columns
                 for spec, own in zip(specs, present.T, strict=True):
-                    read = np.isin(columns, np.arange(X.shape[1]) if spec.columns is None else spec.columns)
-                    mean[read], variance[read] = mean_variance_axis(taken[own][:, read], 0, weights=weight[own])
+                    read = np.isin(
+                        columns, np.arange(X.shape[1]) if spec.columns is None else spec.columns
+                    )
+                    mean[read], variance[read] = mean_variance_axis(
+                        taken[own][:, read], 0, weights=weight[own]
+                    )
             scale, largest = np.sqrt(variance), np.sqrt(variance + mean**2)
             mean = np.zeros(len(columns))
         else:
             taken = np.asarray(X[:, columns], dtype=np.float64)
-            # Of a view that samples lack, the other samples give the scale; a column that no sample has is refused by
-            # its kernel.
+            # Of a view that samples lack, the other samples give the scale; a column that no sample
+            # has is refused by its kernel.
             present = ~np.isnan(taken)
             values, counted = np.where(present, taken, 0.0), present * weight[:, np.newaxis]
             unit = _units(np.abs(values).max(axis=0, initial=0.0))
@@ -264,7 +296,8 @@ class Standardizer:
     def __call__(self, X: MatrixLike) -> MatrixLike:
         """Return the samples on that scale, as an array of its own."""
         if sparse.issparse(X) and self.mean.any():
-            # The training samples were dense and have been centred; zeros are not zero on their scale.
+            # The training samples were dense and have been centred; zeros are not zero on their
+            # scale.
             X = X.toarray()
         if sparse.issparse(X):
             scale, unit = np.ones((2, X.shape[1]))
@@ -279,7 +312,8 @@ class Standardizer:
 
 
 def _units(largest: Array) -> Array:
-    """Return the units of columns by their largest entries: 1, or a power of two where squares leave the range."""
+    """Return the units of columns by their largest entries: 1, or a power of two where squares
+    leave the range."""
     is_extreme = (largest > 0) & ~((largest > 1e-100) & (largest < 1e100))
     exponents = np.where(is_extreme, np.frexp(largest)[1], 0)
     return np.asarray(np.ldexp(1.0, np.clip(exponents, -1021, 1023)))
@@ -297,11 +331,12 @@ def _divided(X: MatrixLike, unit: Array) -> MatrixLike:
     return sparse.csr_matrix((values, (entries.row, entries.col)), shape=X.shape)
 
 
-# Categories that the training samples do not have ---------------------------------------------------------------------
+# Categories that the training samples do not have -------------------------------------------------
 
 
 def known_categories(entries: list[Entry], given: FitInput) -> dict[int, list[Any]]:
-    """Return what the columns hold that kernels compare as categories, by the number of the column."""
+    """Return what the columns hold that kernels compare as categories, by the number of the
+    column."""
     found: dict[int, list[Any]] = {}
     for spec in lay_specs(entries, given.table):
         columns = np.arange(given.X.shape[1]) if spec.columns is None else spec.columns
@@ -317,7 +352,8 @@ def _categories_of(column: AnyArray) -> list[Any]:
 
 
 def _parts_of(kernel: Kernel, kinds: Any) -> Iterator[Any]:
-    """Yield the kernels of some kinds in a kernel; what reads the members of pairs is no part of it."""
+    """Yield the kernels of some kinds in a kernel; what reads the members of pairs is no part of
+    it."""
     if isinstance(kernel, kinds):
         yield kernel
     elif not kernel.reads_pairs:
@@ -333,33 +369,41 @@ def warn_of_unseen(known: dict[int, list[Any]], X: AnyArray, names: Sequence[Any
         unseen = [value for value in _categories_of(X[:, j]) if value not in in_training]
         if unseen:
             warn_caller(
-                f"X: column {names[j]!r} holds {unseen[0]!r}, which is not in the training set: it matches no training "
-                f"category.{_written_otherwise(unseen[0], categories)}"
+                f"X: column {names[j]!r} holds {unseen[0]!r}, which is not in the training set: it"
+                f" matches no training category.{_written_otherwise(unseen[0], categories)}"
             )
             return
 
 
 def _written_otherwise(value: Any, categories: list[Any]) -> str:
     """Return what to do if a category differs from one of the training set in its type alone."""
-    alike = [category for category in categories if isinstance(category, str) != isinstance(value, str)]
+    alike = [
+        category for category in categories if isinstance(category, str) != isinstance(value, str)
+    ]
     for category in alike:
         if str(category) == str(value):
-            return f" The training set holds {category!r}: give the column the type that it had there."
+            return (
+                f" The training set holds {category!r}: give the column the type that it had there."
+            )
     return ""
 
 
-# Columns of scales so different that the largest dominates a kernel --------------------------------------------------
+# Columns of scales so different that the largest dominates a kernel -------------------------------
 
 
-def warn_of_scales(estimator: str, specs: Sequence[KernelSpec], samples: MatrixLike, table: Any) -> None:
-    """Warn once where one kernel reads columns whose standard deviations are 100 times apart or more.
+def warn_of_scales(
+    estimator: str, specs: Sequence[KernelSpec], samples: MatrixLike, table: Any
+) -> None:
+    """Warn once where one kernel reads columns whose standard deviations are 100 times apart or
+    more.
 
-    Only of kernels whose formula reads products or distances. Constant columns do not count, nor do those of two
-    values, mostly indicators, whose deviation reflects their frequency; sparse samples, which scaling would fill,
-    are left alone. The ranges must differ as much: a pixel that is rarely lit is not on another scale.
+    Only of kernels whose formula reads products or distances. Constant columns do not count, nor do
+    those of two values, mostly indicators, whose deviation reflects their frequency; sparse
+    samples, which scaling would fill, are left alone. The ranges must differ as much: a pixel that
+    is rarely lit is not on another scale.
     """
-    # Rows from all over the samples, enough for a standard deviation. Of samples on a disk or on other machines the
-    # first ones, and few if they are wide: 2¹⁶ numbers, but at least 200 rows.
+    # Rows from all over the samples, enough for a standard deviation. Of samples on a disk or on
+    # other machines the first ones, and few if they are wide: 2¹⁶ numbers, but at least 200 rows.
     n, most = samples.shape[0], 10_000
     if isinstance(samples, RowSource):
         X = samples.take(slice(0, min(most, max(200, 2**16 // samples.row_width), n)))
@@ -381,16 +425,18 @@ def warn_of_scales(estimator: str, specs: Sequence[KernelSpec], samples: MatrixL
     _, kernel, first, second, large, small = max(extremes, key=itemgetter(0))
     names = getattr(table, "columns", range(X.shape[1]))
     warn_caller(
-        f"X: columns {names[first]!r} and {names[second]!r}, which kernel {kernel!r} reads, have "
-        f"standard deviations of {large:.3g} and {small:.3g}: the first dominates the second. Scale them, "
-        f"as in make_pipeline(StandardScaler(), {estimator}(...)), or give them kernels of their own."
+        f"X: columns {names[first]!r} and {names[second]!r}, which kernel {kernel!r} reads, have"
+        f" standard deviations of {large:.3g} and {small:.3g}: the first dominates the second."
+        f" Scale them, as in make_pipeline(StandardScaler(), {estimator}(...)), or give them"
+        " kernels of their own."
     )
 
 
 def _extremes(spec: KernelSpec, X: AnyArray) -> tuple[Any, ...] | None:
     """Return the columns of largest and smallest deviation, None unless these are 100 times apart.
 
-    They come with the ratio of the deviations and the name of the kernel before them, and both deviations after.
+    They come with the ratio of the deviations and the name of the kernel before them, and both
+    deviations after.
     """
     X = X.astype(np.float64, copy=False)
     low, high = X.min(axis=0), X.max(axis=0)

@@ -1,4 +1,5 @@
-"""Fits along a path of parameters, fold by fold, their outputs for held-out samples, and the choice of a model."""
+"""Fits along a path of parameters, fold by fold, their outputs for held-out samples, and the choice
+of a model."""
 
 from __future__ import annotations
 
@@ -21,37 +22,65 @@ from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import _num_samples
 
 from kernelmosaic._checks import check_choice, warn_caller
-from kernelmosaic._typing import AnyArray, Array, Estimator, Indices, MatrixLike, SampleWeight, Settings, TargetLike
+from kernelmosaic._typing import (
+    AnyArray,
+    Array,
+    Estimator,
+    Indices,
+    MatrixLike,
+    SampleWeight,
+    Settings,
+    TargetLike,
+)
 from kernelmosaic.backend import NUMPY, allowed_threads, iterate_threads, to_host
 from kernelmosaic.engine.calibration import CALIBRATIONS, NEVER, Calibration
 from kernelmosaic.engine.conformal import Conformal
-from kernelmosaic.engine.fit import Fit, Lead, Recipe, certify, follow, outputs, spread, training_set
+from kernelmosaic.engine.fit import (
+    Fit,
+    Lead,
+    Recipe,
+    certify,
+    follow,
+    outputs,
+    spread,
+    training_set,
+)
 from kernelmosaic.engine.pipelines import divide_pipeline
 from kernelmosaic.engine.samples import FitInput, count_samples, is_streamed
-from kernelmosaic.engine.tasks import ClassTask, Labels, PathRule, class_factors, find_classes, per_class
+from kernelmosaic.engine.tasks import (
+    ClassTask,
+    Labels,
+    PathRule,
+    class_factors,
+    find_classes,
+    per_class,
+)
 from kernelmosaic.gram.row_blocks import ArrayRows
 from kernelmosaic.kernels.views import PerColumn, lay_specs, term_names
 from kernelmosaic.learning.certificate import Start
 from kernelmosaic.learning.norms import make_norm
 from kernelmosaic.stacking import StackedViews
 
-# What an estimator's path is -----------------------------------------------------------------------------------------
+# What an estimator's path is ----------------------------------------------------------------------
 
 
 def path_rule(estimator: Estimator) -> PathRule:
-    """Return the rule of an estimator or of the last step of a pipeline, or raise if there is none."""
+    """Return the rule of an estimator or of the last step of a pipeline, or raise if there is
+    none."""
     model = divide_pipeline(estimator)[1]
     rule: PathRule | None = getattr(model, "path_rule", None)
     if rule is None:
         raise TypeError(
-            f"estimator={type(model).__name__}: give an estimator of kernelmosaic with a parameter C, alpha, kappa or "
-            "nu, or a pipeline that ends in one; GridSearchCV searches the parameters of any other."
+            f"estimator={type(model).__name__}: give an estimator of kernelmosaic with a parameter"
+            " C, alpha, kappa or nu, or a pipeline that ends in one; GridSearchCV searches the"
+            " parameters of any other."
         )
     return rule
 
 
 def predicts_targets(estimator: Estimator) -> bool:
-    """Whether predictions are those of the targets themselves, as numbers: times may be censored."""
+    """Whether predictions are those of the targets themselves, as numbers: times may be
+    censored."""
     rule: PathRule | None = getattr(divide_pipeline(estimator)[1], "path_rule", None)
     return is_regressor(estimator) and (rule is None or rule.strata is None)
 
@@ -71,7 +100,7 @@ def variant(model: Estimator, norm: Any) -> Settings:
     raise ValueError(f"norms: {type(model).__name__} has the norms {known}, not {norm!r}.")
 
 
-# What a search is given ----------------------------------------------------------------------------------------------
+# What a search is given ---------------------------------------------------------------------------
 
 
 def read_folds(splits: Iterable[Any], n_samples: int) -> list[tuple[Indices, Indices]]:
@@ -80,16 +109,21 @@ def read_folds(splits: Iterable[Any], n_samples: int) -> list[tuple[Indices, Ind
     Parameters
     ----------
     splits : iterable of pairs
-        Row numbers or masks of the training samples and of those held out, as arrays, lists, tuples or series.
+        Row numbers or masks of the training samples and of those held out, as arrays, lists, tuples
+        or series.
     n_samples : int
         How many samples there are.
     """
     folds = []
     for number, (train, held) in enumerate(splits, start=1):
         rows_to_train = _read_rows(train, n_samples, f"the training samples of fold {number}")
-        folds.append((rows_to_train, _read_rows(held, n_samples, f"the held-out samples of fold {number}")))
+        folds.append(
+            (rows_to_train, _read_rows(held, n_samples, f"the held-out samples of fold {number}"))
+        )
     if not folds:
-        raise ValueError("cv: there is no fold; give at least one pair of the rows to train on and to hold out.")
+        raise ValueError(
+            "cv: there is no fold; give at least one pair of the rows to train on and to hold out."
+        )
     return folds
 
 
@@ -97,25 +131,32 @@ def _read_rows(rows: Any, n_samples: int, what: str) -> Indices:
     """Return the numbers of rows that are given as numbers or as a mask, or raise."""
     values = np.asarray(rows)
     if values.ndim != 1 or len(values) == 0 or values.dtype.kind not in "biu":
-        raise ValueError(f"cv: {what} are {rows!r}; give a list or an array of row numbers, or a mask.")
+        raise ValueError(
+            f"cv: {what} are {rows!r}; give a list or an array of row numbers, or a mask."
+        )
     try:
         chosen: Indices = np.arange(n_samples)[values]
     except IndexError as error:
-        raise ValueError(f"cv: {what} do not fit {n_samples} samples: {error}; give rows of these samples.") from error
+        raise ValueError(
+            f"cv: {what} do not fit {n_samples} samples: {error}; give rows of these samples."
+        ) from error
     if len(chosen) == 0:
         raise ValueError(f"cv: {what} are none; give a mask that is true somewhere.")
     return chosen
 
 
 def as_given(given: FitInput) -> Any:
-    """Return samples as tables where they were given so: splitters, scorers and models find columns by their names."""
+    """Return samples as tables where they were given so: splitters, scorers and models find columns
+    by their names."""
     return given.original if hasattr(given.original, "columns") else given.X
 
 
 def check_one_score(scoring: Any) -> None:
     """Raise unless `scoring` names or computes a single score."""
     if not (scoring is None or isinstance(scoring, str) or callable(scoring)):
-        raise ValueError(f"scoring={scoring!r}: the choice is made by one score; give a single name or function.")
+        raise ValueError(
+            f"scoring={scoring!r}: the choice is made by one score; give a single name or function."
+        )
 
 
 def _read_score(score: Any, scorer: Any) -> float:
@@ -123,11 +164,13 @@ def _read_score(score: Any, scorer: Any) -> float:
     # A zero-dimensional array, of any library, is a number.
     value = score.item() if hasattr(score, "item") and np.ndim(score) == 0 else score
     if not isinstance(value, Real):
-        raise ValueError(f"scoring={scorer!r} returned {score!r}; give a function that returns one number.")
+        raise ValueError(
+            f"scoring={scorer!r} returned {score!r}; give a function that returns one number."
+        )
     return float(value)
 
 
-# One fold ------------------------------------------------------------------------------------------------------------
+# One fold -----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -137,7 +180,8 @@ class PreparedFold:
     Attributes
     ----------
     steps : Pipeline
-        The steps, fitted to the training samples. Steps that draw at random would be others after another fit.
+        The steps, fitted to the training samples. Steps that draw at random would be others after
+        another fit.
     X : array, sparse matrix or data frame
         What they have returned for the training samples when they were fitted.
     """
@@ -159,14 +203,15 @@ class HeldOut:
     Attributes
     ----------
     outputs : ndarray of shape (n_held, outputs)
-        Decision values, or predicted targets. There is no column if the training samples have one class, and a label
-        that all of them have, or none of them, has ±`NEVER`.
+        Decision values, or predicted targets. There is no column if the training samples have one
+        class, and a label that all of them have, or none of them, has ±`NEVER`.
     predicted : ndarray of shape (n_held,) or (n_held, targets)
         Its predictions.
     classes : ndarray or None
         The classes of the training samples, of a classifier.
     weights : ndarray of shape (P,) or (classes, P)
-        The model's weights; NaN, of shape (), where one class, or constant labels, left nothing to learn.
+        The model's weights; NaN, of shape (), where one class, or constant labels, left nothing to
+        learn.
     gap : float
         Its certified relative duality gap.
     fit : Fit or None
@@ -187,13 +232,16 @@ class HeldOut:
     prepared: PreparedFold | None = None
 
     def starts_of(self, n: int) -> list[Start] | None:
-        """Return where a like fit to the same n samples starts; None where the coefficients are not kept."""
+        """Return where a like fit to the same n samples starts; None where the coefficients are not
+        kept."""
         return None if self.fit is None else self.fit.starts(n)
 
     def aligned(self, classes: AnyArray) -> Array:
-        """Return outputs of shape (n,) for two classes, else with one column per class of the whole set.
+        """Return outputs of shape (n,) for two classes, else with one column per class of the whole
+        set.
 
-        A class that the fold has no training sample of has −`NEVER`, as in scikit-learn's ``cross_val_predict``.
+        A class that the fold has no training sample of has −`NEVER`, as in scikit-learn's
+        ``cross_val_predict``.
         """
         outputs, n = self.outputs, len(self.outputs)
         if len(classes) == 2:
@@ -224,8 +272,9 @@ def follow_paths(
 ) -> Held:
     """Fit along paths to some samples, and return the outputs of each fit for those held out.
 
-    The recipes differ in what the kernels do not depend on, such as C: kernels are computed once, the outputs of all
-    fits from one evaluation of them, and each fit of a path starts where the one before it ended.
+    The recipes differ in what the kernels do not depend on, such as C: kernels are computed once,
+    the outputs of all fits from one evaluation of them, and each fit of a path starts where the one
+    before it ended.
 
     Parameters
     ----------
@@ -236,7 +285,8 @@ def follow_paths(
     outside : array or sparse matrix
         Those held out, validated.
     like : sequence of sequences of Lead, optional
-        The same paths of another fold: weights differ less from fold to fold than from one C to the next.
+        The same paths of another fold: weights differ less from fold to fold than from one C to the
+        next.
     starts : sequence, optional
         Where the first fit of each path starts, a list of `Start`, or None.
     """
@@ -251,8 +301,11 @@ def follow_paths(
     return _follow(recipes, inside, outside, like if same else None, starts)
 
 
-def _follow_labels(recipes: Recipes, inside: FitInput, outside: MatrixLike, like: Leads | None, starts: Starts) -> Held:
-    """Follow paths of classifiers of several labels; a label that is the same for all samples stays what it is."""
+def _follow_labels(
+    recipes: Recipes, inside: FitInput, outside: MatrixLike, like: Leads | None, starts: Starts
+) -> Held:
+    """Follow paths of classifiers of several labels; a label that is the same for all samples stays
+    what it is."""
     varies = np.any(inside.y != inside.y[0], axis=0)
     if varies.all():
         return _follow(recipes, inside, outside, like, starts)
@@ -265,7 +318,12 @@ def _follow_labels(recipes: Recipes, inside: FitInput, outside: MatrixLike, like
     def completed(one: HeldOut) -> HeldOut:
         outputs = np.tile(np.where(inside.y[0] > 0, NEVER, -NEVER), (len(one.outputs), 1))
         outputs[:, varies] = one.outputs
-        return replace(one, outputs=outputs, predicted=(outputs > 0).astype(int), classes=np.arange(len(varies)))
+        return replace(
+            one,
+            outputs=outputs,
+            predicted=(outputs > 0).astype(int),
+            classes=np.arange(len(varies)),
+        )
 
     return [[completed(one) for one in path] for path in found]
 
@@ -276,8 +334,11 @@ def _learn_nothing(recipes: Recipes, predicted: AnyArray, classes: AnyArray | No
     return [[one] * len(path) for path in recipes]
 
 
-def _follow(recipes: Recipes, inside: FitInput, outside: MatrixLike, like: Leads | None, starts: Starts) -> Held:
-    """Fit along all paths to the samples inside, and return the outputs of each fit for those outside."""
+def _follow(
+    recipes: Recipes, inside: FitInput, outside: MatrixLike, like: Leads | None, starts: Starts
+) -> Held:
+    """Fit along all paths to the samples inside, and return the outputs of each fit for those
+    outside."""
     first = recipes[0][0]
     data = training_set(first, first.task.prepared(inside), inside)
     paths = []
@@ -292,10 +353,12 @@ def _follow(recipes: Recipes, inside: FitInput, outside: MatrixLike, like: Leads
 
 def _held_out(fit: Fit, values: Array) -> HeldOut:
     kept = fit.light() if fit.method.is_plain and fit.rule is None else None
-    return HeldOut(values, fit.decide(values), fit.task.classes, fit.weights, fit.gap, kept, lead=fit.lead)
+    return HeldOut(
+        values, fit.decide(values), fit.task.classes, fit.weights, fit.gap, kept, lead=fit.lead
+    )
 
 
-# All folds -----------------------------------------------------------------------------------------------------------
+# All folds ----------------------------------------------------------------------------------------
 
 
 @dataclass(eq=False, repr=False)
@@ -360,8 +423,8 @@ class PathOptions:
     show : callable
         Called with a text on the number of folds done, and with their number.
     near : int or None
-        At how many values on both sides of that of equal weights the other norms are tried first, and by how many
-        these are extended; None tries all.
+        At how many values on both sides of that of equal weights the other norms are tried first,
+        and by how many these are extended; None tries all.
     scores : callable or None
         Called with a `PathResult`; returns its scores, by which the best of equal weights is known.
     rule : str
@@ -424,7 +487,11 @@ class PathResult:
         method : {"sigmoid", "isotonic"} or None
             How decision values become probabilities for scorers, calibrated on the other folds.
         """
-        rule, classes, kind = path_rule(self.model), self.classes, get_tags(self.model).estimator_type
+        rule, classes, kind = (
+            path_rule(self.model),
+            self.classes,
+            get_tags(self.model).estimator_type,
+        )
         scores = np.empty((len(self.norms), len(self.folds), len(self.Cs)))
         held_out = [_safe_indexing(as_given(self.given), held) for _, held in self.folds]
         for m, f, i in np.ndindex(*scores.shape):
@@ -438,15 +505,22 @@ class PathResult:
             def probabilities(outputs: Array, calibration: Callable[[], Any] = curves) -> Array:
                 return np.asarray(calibration().probabilities(outputs))
 
-            outputs = one.outputs if classes is None or self.given.y.ndim == 2 else one.aligned(classes)
-            known = HeldOutPredictor(kind, one.predicted, outputs, classes, rule.score, probabilities, curves)
-            own = {name: np.asarray(value)[held] for name, value in params.items() if value is not None}
+            outputs = (
+                one.outputs if classes is None or self.given.y.ndim == 2 else one.aligned(classes)
+            )
+            known = HeldOutPredictor(
+                kind, one.predicted, outputs, classes, rule.score, probabilities, curves
+            )
+            own = {
+                name: np.asarray(value)[held] for name, value in params.items() if value is not None
+            }
             y = () if self.given.y is None else (self.given.y[held],)
             scores[m, f, i] = _read_score(scorer(known, held_out[f], *y, **own), scorer)
         return scores
 
     def unnamed(self) -> Indices:
-        """Return how many classes no fold's predictions name, of every norm and value; where no fit was made, all."""
+        """Return how many classes no fold's predictions name, of every norm and value; where no fit
+        was made, all."""
         count = 0 if self.classes is None or self.given.y.ndim == 2 else len(self.classes)
         missing = np.full((len(self.norms), len(self.Cs)), count)
         for m, i in np.ndindex(*missing.shape):
@@ -473,7 +547,8 @@ class PathResult:
         return np.array([len(held) for _, held in self.folds])
 
     def calibration(self, m: int, i: int, method: str, without: int | None = None) -> Any:
-        """Return what turns outputs into probabilities, or survival functions, by those of samples held out."""
+        """Return what turns outputs into probabilities, or survival functions, by those of samples
+        held out."""
         rest = [f for f in range(len(self.folds)) if f != without]
         found, held = [self.found[m][f][i] for f in rest], [self.folds[f][1] for f in rest]
         if self.classes is None:
@@ -484,13 +559,16 @@ class PathResult:
         return calibration_of(found, held, self.given, self.model, self.classes, method)
 
     def weights(self, m: int) -> Array:
-        """Return the weights of every fold and value, of shape (folds, Cs, P) or (folds, Cs, classes, P)."""
+        """Return the weights of every fold and value, of shape (folds, Cs, P) or (folds, Cs,
+        classes, P)."""
         # Of a fold with less than three classes they are fewer; of one class there are none.
         largest = max((one.weights for path in self.found[m] for one in path), key=np.ndim)
         classes = self.classes if largest.ndim == 2 else None
 
         def aligned(one: HeldOut) -> Array:
-            full = np.full(largest.shape if classes is None else (len(classes), largest.shape[1]), np.nan)
+            full = np.full(
+                largest.shape if classes is None else (len(classes), largest.shape[1]), np.nan
+            )
             if one.weights.ndim > 0:
                 full[... if classes is None else Labels(classes).codes(one.classes)] = one.weights
             return full
@@ -498,7 +576,8 @@ class PathResult:
         return np.array([[aligned(one) for one in path] for path in self.found[m]])
 
     def mean_weights(self, m: int) -> Array:
-        """Return the weights of every value, averaged over the folds; NaN where nothing was tried."""
+        """Return the weights of every value, averaged over the folds; NaN where nothing was
+        tried."""
         # Values that were not tried have no mean.
         with warnings.catch_warnings(action="ignore", category=RuntimeWarning):
             return np.asarray(np.nanmean(self.weights(m), axis=0))
@@ -506,40 +585,60 @@ class PathResult:
     def learned(self, scores: Array, rule: str = "best") -> dict[Any, Array]:
         """Return the weights of each norm at the value chosen for it, averaged over the folds.
 
-        Those that were not chosen are shown beside the choice: equal weights do not rank the kernels.
+        Those that were not chosen are shown beside the choice: equal weights do not rank the
+        kernels.
         """
         known = [m for m, own in enumerate(scores) if not np.isnan(own.mean(axis=0)).all()]
-        return {self.norms[m]: self.mean_weights(m)[self.best_value(scores[m], rule)] for m in known}
+        return {
+            self.norms[m]: self.mean_weights(m)[self.best_value(scores[m], rule)] for m in known
+        }
 
     def all_gaps(self) -> Array:
         """Return the certified relative duality gaps of all fits that were made."""
-        return np.array([one.gap for paths in self.found for path in paths for one in path if one is not UNTRIED])
+        return np.array(
+            [
+                one.gap
+                for paths in self.found
+                for path in paths
+                for one in path
+                if one is not UNTRIED
+            ]
+        )
 
     def gaps(self, m: int) -> Array:
         """Return the certified relative duality gaps, of shape (folds, Cs)."""
         return np.array([[one.gap for one in path] for path in self.found[m]])
 
     def fit(self, m: int, i: int, method: str | None = None) -> Estimator:
-        """Return the choice fitted to all samples; with `method`, its probabilities are by the samples held out."""
+        """Return the choice fitted to all samples; with `method`, its probabilities are by the
+        samples held out."""
         calibration = None if method is None else self.calibration(m, i, method)
         params = {} if method is None else {"calibration": method}
-        return self._fit(m, i, self.given, params, calibration=calibration, starts=self.starts(m, i))
+        return self._fit(
+            m, i, self.given, params, calibration=calibration, starts=self.starts(m, i)
+        )
 
     def chosen(self, m: int, i: int, **params: Any) -> Estimator:
-        """Return the estimator of a choice, not fitted, with other parameters as far as it has them."""
+        """Return the estimator of a choice, not fitted, with other parameters as far as it has
+        them."""
         rule, own = path_rule(self.model), self.model.get_params(deep=False)
         other = {name: value for name, value in params.items() if name in own}
         choice = {**variant(self.model, self.norms[m]), rule.parameter: float(self.Cs[i])}
         return _with(self.model, **{**choice, **other})
 
     def starts(self, m: int, i: int) -> list[Start] | None:
-        """Return where the fit of a choice to all samples starts: at the means over the folds; None if these differ.
+        """Return where the fit of a choice to all samples starts: at the means over the folds; None
+        if these differ.
 
         None as well of what predicts neither numbers nor one class.
         """
         every, n = [path[i] for path in self.found[m]], _num_samples(self.given.X)
-        same = self.classes is None or all(np.array_equal(one.classes, self.classes) for one in every)
-        each = [one.starts_of(len(train)) for one, (train, _) in zip(every, self.folds, strict=True)]
+        same = self.classes is None or all(
+            np.array_equal(one.classes, self.classes) for one in every
+        )
+        each = [
+            one.starts_of(len(train)) for one, (train, _) in zip(every, self.folds, strict=True)
+        ]
         known = [own for own in each if own is not None]
         if not self._is_predictor() or not same or len(known) < len(each):
             return None
@@ -569,10 +668,12 @@ class PathResult:
         prepared: PreparedFold | None = None,
         **learned: Any,
     ) -> Estimator:
-        """Return the choice with what was learned from some samples, and with other parameters as far as it has them.
+        """Return the choice with what was learned from some samples, and with other parameters as
+        far as it has them.
 
-        Of a fit that is known, the attributes and the function are set; what else is learned, `fit_input` is given.
-        The first steps of a pipeline are those of the fold that `prepared` is of, else they are fitted to the samples.
+        Of a fit that is known, the attributes and the function are set; what else is learned,
+        `fit_input` is given. The first steps of a pipeline are those of the fold that `prepared` is
+        of, else they are fitted to the samples.
         """
         model = self.chosen(m, i, **params)
         steps = divide_pipeline(self.estimator)[0]
@@ -592,10 +693,11 @@ class PathResult:
         return type(prepared.steps)([*prepared.steps.steps, (self.estimator.steps[-1][0], model)])
 
     def conformal(self, m: int, i: int) -> Conformal | None:
-        """Return the choice as fitted to the training samples of every fold, with the scores of those held out.
+        """Return the choice as fitted to the training samples of every fold, with the scores of
+        those held out.
 
-        None of what predicts neither numbers nor one class. Samples of weight zero have no score, nor have those that
-        a fold of one class holds out.
+        None of what predicts neither numbers nor one class. Samples of weight zero have no score,
+        nor have those that a fold of one class holds out.
         """
         y = self.given.y
         if not self._is_predictor():
@@ -610,35 +712,44 @@ class PathResult:
             inside = replace(self.given.take(train), original=_safe_indexing(samples, train))
             with _without_gaps():
                 quiet = {"calibration": None, "verbose": False}
-                models.append(self._fit(m, i, inside, quiet, known=path[i].fit, prepared=path[i].prepared))
+                models.append(
+                    self._fit(m, i, inside, quiet, known=path[i].fit, prepared=path[i].prepared)
+                )
             unseen.append((_safe_indexing(samples, held), y[held]))
         return Conformal.of(models, unseen, self.classes) if models else None
 
 
 def search_paths(
-    estimator: Estimator, given: FitInput, folds: Sequence[Any], Cs: Any, norms: Sequence[Any], options: PathOptions
+    estimator: Estimator,
+    given: FitInput,
+    folds: Sequence[Any],
+    Cs: Any,
+    norms: Sequence[Any],
+    options: PathOptions,
 ) -> PathResult:
     """Follow the paths of all folds.
 
-    A fold computes its kernels once for all norms and values that are tried together, with widths, scales and
-    normalising of its own training samples, so that its scores are those of a grid search, up to the tolerance of the
-    fits. Along the path every fit starts from the weights and the coefficients of the one before it; coefficients at a
-    bound move with the bound. The weights of the first fold are where the other folds start.
+    A fold computes its kernels once for all norms and values that are tried together, with widths,
+    scales and normalising of its own training samples, so that its scores are those of a grid
+    search, up to the tolerance of the fits. Along the path every fit starts from the weights and
+    the coefficients of the one before it; coefficients at a bound move with the bound. The weights
+    of the first fold are where the other folds start.
 
     With `near`, the search has stages:
 
-    1. Equal weights are followed along all values. Their best value says at which scale of the combined kernel the
-       good models are.
-    2. Every other norm is followed at the values around the one at which its equal weights are the best model of
-       stage 1: ‖η‖_p = 1 makes equal weights P^(1 − 1/p) times larger than 1/P, which a C smaller by the same factor
-       makes up for.
-    3. While the best value of a norm is the first or the last of its values, more values are tried on that side, so
-       that every norm is scored at a best value of its own.
+    1. Equal weights are followed along all values. Their best value says at which scale of the
+       combined kernel the good models are.
+    2. Every other norm is followed at the values around the one at which its equal weights are the
+       best model of stage 1: ‖η‖_p = 1 makes equal weights P^(1 − 1/p) times larger than 1/P, which
+       a C smaller by the same factor makes up for.
+    3. While the best value of a norm is the first or the last of its values, more values are tried
+       on that side, so that every norm is scored at a best value of its own.
 
     Parameters
     ----------
     estimator : estimator
-        With a `PathRule`, or a pipeline that ends in one, whose first steps are fitted to every fold.
+        With a `PathRule`, or a pipeline that ends in one, whose first steps are fitted to every
+        fold.
     given : FitInput
         All samples, as `read_samples` returns them.
     folds : sequence of (ndarray, ndarray)
@@ -668,7 +779,8 @@ def search_paths(
     if best is None:
         return search.result(norms)  # nothing has a score, whatever the norm
 
-    # Stage 2: learned weights around the value at which their combined kernel has the scale of that of stage 1.
+    # Stage 2: learned weights around the value at which their combined kernel has the scale of that
+    # of stage 1.
     learned_norms = [norm for norm in norms if norm != "uniform"]
     windows = {norm: search.window(norm, best, near) for norm in learned_norms}
     stretches = [search.stretch_from_equal_weights(norm, *windows[norm]) for norm in learned_norms]
@@ -679,7 +791,9 @@ def search_paths(
     while open_norms:
         extended = {norm: search.extend(norm, windows[norm], near) for norm in open_norms}
         open_norms = [norm for norm in open_norms if extended[norm] != windows[norm]]
-        stretches = [search.stretch_beyond(norm, windows[norm], extended[norm]) for norm in open_norms]
+        stretches = [
+            search.stretch_beyond(norm, windows[norm], extended[norm]) for norm in open_norms
+        ]
         if stretches:
             search.follow(stretches, Progress(2 * len(folds), 0, 2 * len(folds)))
         windows |= extended
@@ -712,7 +826,8 @@ class Stretch:
 
 @dataclass(frozen=True)
 class Progress:
-    """How much of a search is done, in folds of all its stages: before a stage, by it, and in the end."""
+    """How much of a search is done, in folds of all its stages: before a stage, by it, and in the
+    end."""
 
     before: int
     by_stage: int
@@ -738,7 +853,8 @@ class FoldSearch:
     fits : dict from norm to list of list of HeldOut
         The fits by fold and value; `UNTRIED` where none was made.
     prepared : list of PreparedFold or None
-        By fold, what the first steps of a pipeline have returned: all stages of the search read the same.
+        By fold, what the first steps of a pipeline have returned: all stages of the search read the
+        same.
     """
 
     estimator: Estimator
@@ -753,7 +869,12 @@ class FoldSearch:
 
     @classmethod
     def of(
-        cls, estimator: Estimator, given: FitInput, folds: Sequence[Any], Cs: Any, options: PathOptions
+        cls,
+        estimator: Estimator,
+        given: FitInput,
+        folds: Sequence[Any],
+        Cs: Any,
+        options: PathOptions,
     ) -> FoldSearch:
         """Return a search without fits."""
         model = divide_pipeline(estimator)[1]
@@ -768,7 +889,9 @@ class FoldSearch:
         else:
             classes = find_classes(given.y, given.weight, type(model).__name__)
         values = path_rule(model).values(Cs, given)
-        return cls(estimator, model, given, classes, list(folds), values, options, {}, [None] * len(folds))
+        return cls(
+            estimator, model, given, classes, list(folds), values, options, {}, [None] * len(folds)
+        )
 
     @property
     def steps(self) -> Any:
@@ -781,7 +904,8 @@ class FoldSearch:
         return path_rule(self.model).descending
 
     def has_several_kernels(self) -> bool:
-        """Whether there may be more than one kernel: of families, the number depends on the columns."""
+        """Whether there may be more than one kernel: of families, the number depends on the
+        columns."""
         return count_kernels(self.model, self.given if self.steps is None else None) > 1
 
     def check_norm(self, norm: Any) -> None:
@@ -791,11 +915,12 @@ class FoldSearch:
             make_norm(settings["norm"])
 
     def along(self, first: int, end: int) -> list[int]:
-        """Return the numbers of values from `first` to before `end`, smooth models before rough ones."""
+        """Return the numbers of values from `first` to before `end`, smooth models before rough
+        ones."""
         numbers = range(first, end)
         return list(reversed(numbers) if self.descending else numbers)
 
-    # Fits ----------------------------------------------------------------------------------------------------------
+    # Fits -----------------------------------------------------------------------------------------
 
     def follow(self, stretches: Sequence[Stretch], done: Progress) -> None:
         """Make the fits of stretches, fold by fold."""
@@ -826,7 +951,8 @@ class FoldSearch:
             raise ValueError("cv: no fold has training samples of two classes; give other folds.")
 
     def _tasks(self, stretches: Sequence[Stretch]) -> Iterator[tuple[Any, ...]]:
-        """Yield what `_follow_fold` is given, one fold after the other: models are large, and go with their fold."""
+        """Yield what `_follow_fold` is given, one fold after the other: models are large, and go
+        with their fold."""
         plain = self.model.get_params(deep=False)
         for name, quiet_value in (("verbose", False), ("calibration", None)):
             if name in plain:
@@ -836,8 +962,13 @@ class FoldSearch:
             paths = []
             for stretch in stretches:
                 params = plain | variant(self.model, stretch.norm)
-                paths.append([kind(**params | {parameter: float(self.values[i])}) for i in stretch.numbers])
-            steps, starts = self.prepared[f] or self.steps, [stretch.starts[f] for stretch in stretches]
+                paths.append(
+                    [kind(**params | {parameter: float(self.values[i])}) for i in stretch.numbers]
+                )
+            steps, starts = (
+                self.prepared[f] or self.steps,
+                [stretch.starts[f] for stretch in stretches],
+            )
             yield paths, steps, self.given, train, held, self.options.scale, starts
 
     def _untried(self) -> Held:
@@ -849,10 +980,18 @@ class FoldSearch:
         found = [self.fits.get(norm, self._untried()) for norm in norms]
         scale = bool(self.options.scale)
         return PathResult(
-            self.estimator, self.model, self.given, self.classes, self.folds, self.values, list(norms), scale, found
+            self.estimator,
+            self.model,
+            self.given,
+            self.classes,
+            self.folds,
+            self.values,
+            list(norms),
+            scale,
+            found,
         )
 
-    # Values around the best --------------------------------------------------------------------------------------
+    # Values around the best -----------------------------------------------------------------------
 
     def best_of(self, norm: Any) -> int | None:
         """Return the number of the best value of a norm; None where no value has a score."""
@@ -864,12 +1003,14 @@ class FoldSearch:
         return result.best(scores, self.options.rule)[1]
 
     def window(self, norm: Any, best: int, near: int) -> tuple[int, int]:
-        """Return the first number, and that after the last, of the values around the best of equal weights."""
+        """Return the first number, and that after the last, of the values around the best of equal
+        weights."""
         middle = self._nearest(self.values[best] / self._scale_of(norm))
         return max(middle - near, 0), min(middle + near + 1, len(self.values))
 
     def extend(self, norm: Any, window: tuple[int, int], near: int) -> tuple[int, int]:
-        """Return a window with more values on the side where the best one of a norm is its first or its last."""
+        """Return a window with more values on the side where the best one of a norm is its first or
+        its last."""
         first, end = window
         best = self.best_of(norm)
         if best == first:
@@ -879,18 +1020,23 @@ class FoldSearch:
         return window
 
     def stretch_from_equal_weights(self, norm: Any, first: int, end: int) -> Stretch:
-        """Return the values of a window, whose first fits start at equal weights where these make the same kernel."""
+        """Return the values of a window, whose first fits start at equal weights where these make
+        the same kernel."""
         numbers = self.along(first, end)
         like = self._nearest(self.values[numbers[0]] * self._scale_of(norm))
         ratio = 1.0
         if path_rule(self.model).parameter == "C":
-            # The coefficients of a kernel that is s times larger are s times smaller, and so are their bounds.
+            # The coefficients of a kernel that is s times larger are s times smaller, and so are
+            # their bounds.
             ratio = float(self.values[numbers[0]] / self.values[like])
         starts = [self._starts("uniform", f, like, ratio) for f in range(len(self.folds))]
         return Stretch(norm, numbers, starts)
 
-    def stretch_beyond(self, norm: Any, window: tuple[int, int], extended: tuple[int, int]) -> Stretch:
-        """Return the values of an extended window that are not in the window, starting at the fit next to them."""
+    def stretch_beyond(
+        self, norm: Any, window: tuple[int, int], extended: tuple[int, int]
+    ) -> Stretch:
+        """Return the values of an extended window that are not in the window, starting at the fit
+        next to them."""
         if extended[0] < window[0]:
             numbers, neighbour = list(reversed(range(extended[0], window[0]))), window[0]
         else:
@@ -902,7 +1048,8 @@ class FoldSearch:
         return Stretch(norm, numbers, starts)
 
     def _starts(self, norm: Any, fold: int, number: int, ratio: float) -> list[Start] | None:
-        """Return where a fit of a fold starts: at the weights of another, at a multiple of its coefficients."""
+        """Return where a fit of a fold starts: at the weights of another, at a multiple of its
+        coefficients."""
         starts = self.fits[norm][fold][number].starts_of(len(self.folds[fold][0]))
         if starts is None:
             return None
@@ -913,27 +1060,37 @@ class FoldSearch:
         return int(np.argmin(np.abs(np.log(self.values) - np.log(value))))
 
     def _scale_of(self, norm: Any) -> float:
-        """Return Σ η of the equal weights that a norm allows, in units of 1/P each; one where the norm is none of C."""
+        """Return Σ η of the equal weights that a norm allows, in units of 1/P each; one where the
+        norm is none of C."""
         settings = variant(self.model, norm)
         if "norm" not in settings or path_rule(self.model).parameter != "C":
             return 1.0
         # Fits to a single class have no weights.
-        n_kernels = max(fit.weights.shape[-1] for path in self.fits["uniform"] for fit in path if fit.weights.ndim)
+        n_kernels = max(
+            fit.weights.shape[-1]
+            for path in self.fits["uniform"]
+            for fit in path
+            if fit.weights.ndim
+        )
         equal_weights = make_norm(settings["norm"]).start(n_kernels)
         return float(equal_weights.sum())
 
 
 def count_kernels(model: Any, given: FitInput | None) -> float:
-    """Return how many kernels an estimator weighs; infinity where that depends on columns that are not known.
+    """Return how many kernels an estimator weighs; infinity where that depends on columns that are
+    not known.
 
     Parameters
     ----------
     model : estimator
         With kernels.
     given : FitInput or None
-        The samples that it is fitted to; None if they are not known, since the steps of a pipeline make them.
+        The samples that it is fitted to; None if they are not known, since the steps of a pipeline
+        make them.
     """
-    entries = model.read_kernels() if given is None else model.read_kernels(given.table, given.views)
+    entries = (
+        model.read_kernels() if given is None else model.read_kernels(given.table, given.views)
+    )
     if not any(isinstance(entry.kernel, PerColumn) for entry in entries):
         return len(term_names(entries))
     return np.inf if given is None else len(lay_specs(entries, given.table))
@@ -947,7 +1104,8 @@ def _with(model: Estimator, **params: Any) -> Estimator:
 def _run(tasks: Iterator[Any], n_jobs: int | None, n_threads: int) -> Generator[Held, None, None]:
     leader = _follow_fold_quietly(*next(tasks))
     yield leader
-    # What the same paths of the other folds are led by; nothing where this fold has left out a path.
+    # What the same paths of the other folds are led by; nothing where this fold has left out a
+    # path.
     known = [[one.lead for one in path if one.lead is not None] for path in leader]
     leads = known if list(map(len, known)) == list(map(len, leader)) else None
     if n_jobs is None and effective_n_jobs(None) == 1 and n_threads > 1:
@@ -965,11 +1123,15 @@ def _run(tasks: Iterator[Any], n_jobs: int | None, n_threads: int) -> Generator[
     yield from parallel(delayed(_follow_fold_quietly)(*one, leads) for one in tasks)
 
 
-def _spare_threads(model: Any, given: FitInput, folds: Sequence[Any], few: int = 500, share: float = 0.25) -> int:
-    """Return on how many threads the folds after the first are followed, each with one thread of linear algebra.
+def _spare_threads(
+    model: Any, given: FitInput, folds: Sequence[Any], few: int = 500, share: float = 0.25
+) -> int:
+    """Return on how many threads the folds after the first are followed, each with one thread of
+    linear algebra.
 
-    Of fewer samples, most of the work has the interpreter's lock; of fewer folds than half of the threads, the linear
-    algebra of one fold after the other has more of them. All folds at once must fit into a share of the memory.
+    Of fewer samples, most of the work has the interpreter's lock; of fewer folds than half of the
+    threads, the linear algebra of one fold after the other has more of them. All folds at once must
+    fit into a share of the memory.
     """
     n, threads, others = min(len(train) for train, _ in folds), allowed_threads(), len(folds) - 1
     if n < few or given.device is not None or threads > 2 * others:
@@ -999,7 +1161,8 @@ def _follow_fold(
     starts: Sequence[list[Start] | None],
     like: Leads | None = None,
 ) -> Held:
-    """Fit along paths to the training samples of a fold; `steps` are those of a pipeline, fitted already or not."""
+    """Fit along paths to the training samples of a fold; `steps` are those of a pipeline, fitted
+    already or not."""
     inside, outside = given.take(train), _safe_indexing(given.X, held)
     prepared = None
     if steps is not None:
@@ -1016,8 +1179,11 @@ def _follow_fold(
     return [[replace(fit, prepared=prepared) for fit in path] for path in fits]
 
 
-def read_samples(estimator: Estimator, X: MatrixLike, y: TargetLike, sample_weight: SampleWeight = None) -> FitInput:
-    """Return the samples of a search, validated by a copy of its estimator; of a pipeline, with X before its steps."""
+def read_samples(
+    estimator: Estimator, X: MatrixLike, y: TargetLike, sample_weight: SampleWeight = None
+) -> FitInput:
+    """Return the samples of a search, validated by a copy of its estimator; of a pipeline, with X
+    before its steps."""
     steps, model = divide_pipeline(estimator)
     prepared = X if steps is None else clone(steps).fit_transform(X, y)
     given: FitInput = _with(model).validated(prepared, y, sample_weight)
@@ -1025,36 +1191,51 @@ def read_samples(estimator: Estimator, X: MatrixLike, y: TargetLike, sample_weig
 
 
 def calibration_of(
-    found: Sequence[HeldOut], held: Sequence[Indices], given: FitInput, model: Estimator, classes: AnyArray, method: str
+    found: Sequence[HeldOut],
+    held: Sequence[Indices],
+    given: FitInput,
+    model: Estimator,
+    classes: AnyArray,
+    method: str,
 ) -> Calibration:
-    """Return what turns decision values into probabilities, by those of samples while they were held out.
+    """Return what turns decision values into probabilities, by those of samples while they were
+    held out.
 
-    Samples count as they do in the fit: a decision value of zero is a probability of one half, whatever the weights of
-    the classes. Samples of a class that is not in the training part of their fold are left out.
+    Samples count as they do in the fit: a decision value of zero is a probability of one half,
+    whatever the weights of the classes. Samples of a class that is not in the training part of
+    their fold are left out.
     """
     rows = np.concatenate(held)
     weight = np.ones(len(given.y)) if given.weight is None else given.weight
     if given.y.ndim == 2:
-        return Calibration.fit(np.concatenate([one.outputs for one in found]), given.y[rows], 2, weight[rows], method)
+        return Calibration.fit(
+            np.concatenate([one.outputs for one in found]), given.y[rows], 2, weight[rows], method
+        )
     # A class whose samples all have weight zero is none.
     counts = np.isin(given.y, classes)
     weight = weight.copy()
-    weight[counts] *= class_factors(getattr(model, "class_weight", None), given.y[counts], weight[counts], classes)
+    weight[counts] *= class_factors(
+        getattr(model, "class_weight", None), given.y[counts], weight[counts], classes
+    )
     values = np.concatenate([one.aligned(classes) for one in found])[counts[rows]]
     rows = rows[counts[rows]]
-    return Calibration.fit(values, Labels(classes).codes(given.y[rows]), len(classes), weight[rows], method)
+    return Calibration.fit(
+        values, Labels(classes).codes(given.y[rows]), len(classes), weight[rows], method
+    )
 
 
-# Folds of one classifier, for its probabilities ----------------------------------------------------------------------
+# Folds of one classifier, for its probabilities ---------------------------------------------------
 
 
 @dataclass(frozen=True)
 class CalibrationFolds:
-    """The folds by which a classifier with a `calibration` learns probabilities: five, or fewer of a rare class.
+    """The folds by which a classifier with a `calibration` learns probabilities: five, or fewer of
+    a rare class.
 
-    Repeated samples are one sample with the sum of their weights, so that none is held out while its like is not, and
-    the folds are drawn from the samples in an order of their own: they depend neither on how the samples are ordered
-    nor on whether a sample is given twice or with twice the weight.
+    Repeated samples are one sample with the sum of their weights, so that none is held out while
+    its like is not, and the folds are drawn from the samples in an order of their own: they depend
+    neither on how the samples are ordered nor on whether a sample is given twice or with twice the
+    weight.
 
     Attributes
     ----------
@@ -1081,8 +1262,9 @@ class CalibrationFolds:
         X = np.asarray(given.X.X) if isinstance(given.X, ArrayRows) else given.X
         if is_streamed(X):
             raise ValueError(
-                f"calibration={method!r} needs cross-validation, which supports arrays, sparse matrices and data "
-                f"frames, not X={type(X).__name__}: load the samples, or use calibration=None."
+                f"calibration={method!r} needs cross-validation, which supports arrays, sparse"
+                f" matrices and data frames, not X={type(X).__name__}: load the samples, or use"
+                " calibration=None."
             )
         counted = count_samples(model.approximation, X, given.y, given.weight, reorders=True)
         samples = replace(given, X=X[counted.rows], y=given.y[counted.rows], weight=counted.weight)
@@ -1091,29 +1273,41 @@ class CalibrationFolds:
         if counts.min() < 2:
             rare = classes.tolist()[counts.argmin()]
             raise ValueError(
-                f"calibration={method!r} holds out samples of every class, and class {rare!r} has one distinct "
-                "sample: give more of it, or use calibration=None."
+                f"calibration={method!r} holds out samples of every class, and class {rare!r} has"
+                " one distinct sample: give more of it, or use calibration=None."
             )
         splitter = StratifiedKFold(min(5, int(counts.min())), shuffle=True, random_state=0)
         return cls(samples, counted.rows, list(splitter.split(labels, labels)))
 
 
 def cross_calibrate(model: Estimator, crossed: CalibrationFolds, fit: Fit, n: int) -> Calibration:
-    """Return the calibration of a classifier by fits to all folds but one, which start from `fit` to all n samples."""
+    """Return the calibration of a classifier by fits to all folds but one, which start from `fit`
+    to all n samples."""
     params = model.get_params(deep=False) | {"calibration": None, "verbose": False}
     if not isinstance(model.random_state, int | np.integer):
-        params["random_state"] = int(check_random_state(model.random_state).randint(np.iinfo(np.int32).max))
-    part, starts, found = type(model)(**params), [one.take(crossed.rows) for one in fit.starts(n)], []
+        params["random_state"] = int(
+            check_random_state(model.random_state).randint(np.iinfo(np.int32).max)
+        )
+    part, starts, found = (
+        type(model)(**params),
+        [one.take(crossed.rows) for one in fit.starts(n)],
+        [],
+    )
     with warnings.catch_warnings(action="ignore"):  # those of the fit to all samples are the same
         for train, held in crossed.folds:
             inside, own = crossed.samples.take(train), [one.take(train) for one in starts]
-            found += follow_paths([[part.recipe(inside)]], inside, crossed.samples.X[held], starts=[own])[0]
+            found += follow_paths(
+                [[part.recipe(inside)]], inside, crossed.samples.X[held], starts=[own]
+            )[0]
     held_out = [held for _, held in crossed.folds]
-    return calibration_of(found, held_out, crossed.samples, model, fit.task.classes, model.calibration)
+    return calibration_of(
+        found, held_out, crossed.samples, model, fit.task.classes, model.calibration
+    )
 
 
 def describe_choice(scores: dict[Any, Array], chosen: Any, at: int, rule: str = "best") -> str:
-    """Say what the chosen norm scored over the folds, and what the others scored, each at its best value.
+    """Say what the chosen norm scored over the folds, and what the others scored, each at its best
+    value.
 
     Scores are means, with their standard errors.
 
@@ -1133,36 +1327,46 @@ def describe_choice(scores: dict[Any, Array], chosen: Any, at: int, rule: str = 
     def figures(norm: Any, at: int) -> str:
         own = scores[norm][:, at]
         error = own.std(ddof=min(1, len(own) - 1)) / len(own) ** 0.5
-        return f"{rules.get(norm, f'learned weights of norm {norm}')} {own.mean():.3f} ± {error:.3f}"
+        return (
+            f"{rules.get(norm, f'learned weights of norm {norm}')} {own.mean():.3f} ± {error:.3f}"
+        )
 
     means = {norm: own.mean(axis=0) for norm, own in scores.items() if norm != chosen}
-    others = [figures(norm, int(np.nanargmax(own))) for norm, own in means.items() if not np.isnan(own).all()]
+    others = [
+        figures(norm, int(np.nanargmax(own)))
+        for norm, own in means.items()
+        if not np.isnan(own).all()
+    ]
     rest = f"; {', '.join(others)}" if others else ""
     why = "scored best over the folds"
     if rule != "best":
         why = "is within one standard error of the best over the folds"
     best_of_equal_weights = np.nanmax(scores[chosen].mean(axis=0))
     if chosen == "uniform" and any(np.any(own > best_of_equal_weights) for own in means.values()):
-        why = "is kept, as no learned weights score better over the folds by more than one standard error"
+        why = (
+            "is kept, as no learned weights score better over the folds by more than one standard"
+            " error"
+        )
     return f"{figures(chosen, at)} {why}{rest}"
 
 
-# Warnings about all fits ---------------------------------------------------------------------------------------------
+# Warnings about all fits --------------------------------------------------------------------------
 
 
 def warn_of_gaps(what: str, gaps: Array, tol: float, remedy: str) -> int:
-    """Warn once of all fits whose relative duality gap is above `tol`, or is NaN, and return how many these are."""
+    """Warn once of all fits whose relative duality gap is above `tol`, or is NaN, and return how
+    many these are."""
     loose = int(np.sum(~(gaps <= tol)))
     if loose:
         warn_caller(
-            f"{what}: {loose} of {len(gaps)} fits stopped above tol={tol:g}, the loosest at a relative duality gap of "
-            f"{np.max(gaps):.2g}; {remedy}.",
+            f"{what}: {loose} of {len(gaps)} fits stopped above tol={tol:g}, the loosest at a"
+            f" relative duality gap of {np.max(gaps):.2g}; {remedy}.",
             ConvergenceWarning,
         )
     return loose
 
 
-# The choice ----------------------------------------------------------------------------------------------------------
+# The choice ---------------------------------------------------------------------------------------
 
 
 #: What a search may choose: the best score, or the smoothest model within one standard error of it.
@@ -1179,13 +1383,14 @@ def choose(
 ) -> tuple[int, int]:
     """Return the numbers of the norm and of the value that a search chooses.
 
-    1. Equal weights, if they are among the norms, are kept unless learned ones pay: see `learned_weights_pay`. The
-       other steps choose among the norms that this one has left.
-    2. Of all scores that tie with the best, the smoothest value is taken; of the norms that tie at this value, the
-       first. A plateau of scores, where a larger C changes nothing, thus has one choice, whatever the rounding of the
-       scores.
-    3. By the rule "one_standard_error", scores that are less than one standard error below the best tie with it as
-       well. The standard error is that of the mean over the folds, of the best score.
+    1. Equal weights, if they are among the norms, are kept unless learned ones pay: see
+       `learned_weights_pay`. The other steps choose among the norms that this one has left.
+    2. Of all scores that tie with the best, the smoothest value is taken; of the norms that tie at
+       this value, the first. A plateau of scores, where a larger C changes nothing, thus has one
+       choice, whatever the rounding of the scores.
+    3. By the rule "one_standard_error", scores that are less than one standard error below the best
+       tie with it as well. The standard error is that of the mean over the folds, of the best
+       score.
 
     Parameters
     ----------
@@ -1220,10 +1425,12 @@ def choose(
 
 
 def learned_weights_pay(learned: Array, equal: Array, margin: float) -> bool:
-    """Return whether learned weights score better than equal ones by more than the noise of the folds.
+    """Return whether learned weights score better than equal ones by more than the noise of the
+    folds.
 
-    The best models of both kinds are compared fold by fold: the mean of the differences must be larger than its
-    standard error. Both models are scored by the same samples, so that what makes a fold hard for both is no noise.
+    The best models of both kinds are compared fold by fold: the mean of the differences must be
+    larger than its standard error. Both models are scored by the same samples, so that what makes a
+    fold hard for both is no noise.
 
     Parameters
     ----------
@@ -1245,23 +1452,25 @@ def learned_weights_pay(learned: Array, equal: Array, margin: float) -> bool:
     error = 0.0
     if len(differences) > 1:
         error = float(differences.std(ddof=1)) / len(differences) ** 0.5
-    # Half an error, one, and two were compared. With one kernel per column or cluster of columns and at most 150 rows
-    # (36 fits to five real sets) the log-loss is 0.382 with one, 0.383 with equal weights, 0.388 by the best mean.
-    # Where one or three of 20 or 54 groups of columns inform, it is 0.634, 0.654 and 0.631. On 40 fits to twenty real
-    # sets that none of these had part in (benchmarks/learned_norms.py) it is 0.367, 0.370 and 0.363, 0.364 with half an
-    # error; all differences are within two standard errors.
+    # Half an error, one, and two were compared. With one kernel per column or cluster of columns
+    # and at most 150 rows (36 fits to five real sets) the log-loss is 0.382 with one, 0.383 with
+    # equal weights, 0.388 by the best mean. Where one or three of 20 or 54 groups of columns
+    # inform, it is 0.634, 0.654 and 0.631. On 40 fits to twenty real sets that none of these had
+    # part in (benchmarks/learned_norms.py) it is 0.367, 0.370 and 0.363, 0.364 with half an error;
+    # all differences are within two standard errors.
     return float(differences.mean()) > max(error, margin)
 
 
 def _distinguishable(scores: Array, tol: float, sizes: Indices | None) -> float:
-    """Return the least difference of two mean scores that is one: of the fits' tolerance, and of half a sample."""
+    """Return the least difference of two mean scores that is one: of the fits' tolerance, and of
+    half a sample."""
     margin = resolution(scores.mean(axis=1), tol)
     if sizes is None:
         return margin
     counts = (scores * np.reshape(sizes, (-1, 1)))[np.isfinite(scores)]
     if np.all(np.abs(counts - np.round(counts)) < 1e-6):
-        # All scores are numbers of samples divided by those held out. Of folds of 16 and 17 samples, as many right
-        # answers differ by less than one sample in their mean.
+        # All scores are numbers of samples divided by those held out. Of folds of 16 and 17
+        # samples, as many right answers differ by less than one sample in their mean.
         return max(margin, 0.5 / (len(sizes) * int(np.max(sizes))))
     return margin
 
@@ -1269,11 +1478,12 @@ def _distinguishable(scores: Array, tol: float, sizes: Indices | None) -> float:
 def resolution(means: Array, tol: float) -> float:
     """Return the least difference of two mean scores by which two models are distinguished.
 
-    A fit is certified to a relative gap of `tol`: its objective, and with it the loss that it has on samples held out,
-    is known to this share and no better. So is the distance of a score from the best there can be, 1 for accuracies,
-    R² and concordance, 0 for losses with a minus. (Copies of a problem that differ in the last bits of X have R² whose
-    1 − R² differ by up to 4 `tol`, relatively.) As outputs that are off by `tol` have a squared error of `tol`², nearly
-    perfect scores are known to this share of the largest distance, that of a constant model, and to
+    A fit is certified to a relative gap of `tol`: its objective, and with it the loss that it has
+    on samples held out, is known to this share and no better. So is the distance of a score from
+    the best there can be, 1 for accuracies, R² and concordance, 0 for losses with a minus. (Copies
+    of a problem that differ in the last bits of X have R² whose 1 − R² differ by up to 4 `tol`,
+    relatively.) As outputs that are off by `tol` have a squared error of `tol`², nearly perfect
+    scores are known to this share of the largest distance, that of a constant model, and to
     rounding.
     """
     best = float(np.nanmax(means))
@@ -1284,8 +1494,11 @@ def resolution(means: Array, tol: float) -> float:
     return max(4.0 * tol * abs(ideal - best), max(tol**2, 1e-12) * largest)
 
 
-def _smoothest(means: Array, margin: float, between_norms: float, descending: bool) -> tuple[int, int]:
-    """Return the first norm and the smoothest value whose mean score is at most a margin below the best.
+def _smoothest(
+    means: Array, margin: float, between_norms: float, descending: bool
+) -> tuple[int, int]:
+    """Return the first norm and the smoothest value whose mean score is at most a margin below the
+    best.
 
     At that value norms are compared once more: those within another margin of its best tie.
     """

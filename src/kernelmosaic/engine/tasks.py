@@ -1,4 +1,5 @@
-"""Tasks: from targets to machines, from outputs to predictions, and the path that a search follows."""
+"""Tasks: from targets to machines, from outputs to predictions, and the path that a search
+follows."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ from kernelmosaic.machines.base import (
 Score = Callable[[Any, Any, Any], float]
 
 
-# What a search reads of a task ---------------------------------------------------------------------------------------
+# What a search reads of a task --------------------------------------------------------------------
 
 
 def accuracy(y: TargetLike, predicted: AnyArray, sample_weight: SampleWeight) -> float:
@@ -52,25 +53,38 @@ def r_squared(y: TargetLike, predicted: AnyArray, sample_weight: SampleWeight) -
     return float(r2_score(y, predicted, sample_weight=sample_weight))
 
 
-def pinball_gain(y: TargetLike, predicted: AnyArray, sample_weight: SampleWeight, quantile: Any) -> float:
+def pinball_gain(
+    y: TargetLike, predicted: AnyArray, sample_weight: SampleWeight, quantile: Any
+) -> float:
     """Return minus the mean pinball loss, of several quantiles the mean over them."""
     from sklearn.metrics import mean_pinball_loss
 
     if np.ndim(quantile) == 0:
         return -float(mean_pinball_loss(y, predicted, sample_weight=sample_weight, alpha=quantile))
-    return float(np.mean([pinball_gain(y, f, sample_weight, q) for q, f in zip(quantile, predicted.T, strict=True)]))
+    return float(
+        np.mean(
+            [
+                pinball_gain(y, f, sample_weight, q)
+                for q, f in zip(quantile, predicted.T, strict=True)
+            ]
+        )
+    )
 
 
 def mean_deviation(given: FitInput) -> float:
-    """Return the standard deviation of the targets, its mean over several; one if they are constant."""
+    """Return the standard deviation of the targets, its mean over several; one if they are
+    constant."""
     return float(np.mean([_deviation(y, given.weight) for y in np.atleast_2d(given.y.T)])) or 1.0
 
 
 def _deviation(y: Array, weight: Array | None) -> float:
-    """Return the standard deviation; the same to the last digit for a sample of weight two and one given twice."""
+    """Return the standard deviation; the same to the last digit for a sample of weight two and one
+    given twice."""
     values, at = np.unique(y, return_inverse=True)
     counts = np.bincount(at, weights=weight)
-    return float(np.sqrt(np.average((values - np.average(values, weights=counts)) ** 2, weights=counts)))
+    return float(
+        np.sqrt(np.average((values - np.average(values, weights=counts)) ** 2, weights=counts))
+    )
 
 
 @dataclass(frozen=True)
@@ -88,7 +102,8 @@ class PathRule:
     unit : callable or None
         Called with a `FitInput`; returns the unit of the parameter.
     strata : callable or None
-        Called with y; returns what folds are stratified by. None means classes, where there are any.
+        Called with y; returns what folds are stratified by. None means classes, where there are
+        any.
     score : callable or None
         The default score of a fold, called with y, predictions and weights.
     """
@@ -111,11 +126,13 @@ class PathRule:
         except (TypeError, ValueError):
             values = np.empty(0)
         if values.ndim != 1 or len(values) == 0 or not np.all(np.isfinite(values) & (values > 0)):
-            raise ValueError(f"Cs={Cs!r}: give how many values to try, or a list of positive, finite numbers.")
+            raise ValueError(
+                f"Cs={Cs!r}: give how many values to try, or a list of positive, finite numbers."
+            )
         return np.unique(values)
 
 
-# Tasks ---------------------------------------------------------------------------------------------------------------
+# Tasks --------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,11 +178,14 @@ class Task(ABC):
 
 
 def find_classes(y: AnyArray, weight: Array | None, name: str) -> AnyArray:
-    """Return the classes of the samples that count, in order, or raise if y holds no classes or a single one."""
+    """Return the classes of the samples that count, in order, or raise if y holds no classes or a
+    single one."""
     check_classification_targets(y)
     classes: AnyArray = np.unique(y if weight is None else y[weight > 0])
     if len(classes) < 2:
-        raise ValueError(f"y holds one class only, {classes.tolist()}: {name} needs at least two classes.")
+        raise ValueError(
+            f"y holds one class only, {classes.tolist()}: {name} needs at least two classes."
+        )
     return classes
 
 
@@ -179,10 +199,14 @@ def class_factors(class_weight: Any, y: TargetLike, weight: Array, classes: AnyA
         totals = np.bincount(labels, weights=weight)
         return np.asarray((weight.sum() / (len(totals) * totals))[labels])
     if not isinstance(class_weight, dict):
-        raise ValueError(f"class_weight={class_weight!r}: give None, 'balanced' or a dict from class to factor.")
+        raise ValueError(
+            f"class_weight={class_weight!r}: give None, 'balanced' or a dict from class to factor."
+        )
     factors = compute_class_weight(class_weight, classes=classes, y=y)
     if not np.all(np.isfinite(factors) & (factors > 0)):
-        raise ValueError(f"class_weight={class_weight!r}: every class needs a positive, finite factor.")
+        raise ValueError(
+            f"class_weight={class_weight!r}: every class needs a positive, finite factor."
+        )
     return np.asarray(factors[labels])
 
 
@@ -221,7 +245,8 @@ class Classes(ClassTask):
 
     @property
     def is_joint(self) -> bool:
-        """Whether all classes share one problem; two classes are the binary machine whatever `multi_class` says."""
+        """Whether all classes share one problem; two classes are the binary machine whatever
+        `multi_class` says."""
         return self.multi_class in JOINT and self.classes is not None and len(self.classes) > 2
 
     @property
@@ -239,25 +264,36 @@ class Classes(ClassTask):
         if self.is_hard:
             if self.multi_class != "ovr" and len(positive) > 1:
                 raise ValueError(
-                    f"C=inf needs multi_class='ovr', not multi_class={self.multi_class!r}; give a finite C, or 'ovr'."
+                    f"C=inf needs multi_class='ovr', not multi_class={self.multi_class!r}; give a"
+                    " finite C, or 'ovr'."
                 )
-            return [SVC(np.where(y == c, 1.0, -1.0), sample_weight=(weight > 0).astype(np.float64)) for c in positive]
+            return [
+                SVC(np.where(y == c, 1.0, -1.0), sample_weight=(weight > 0).astype(np.float64))
+                for c in positive
+            ]
         sample_C = weight
         if self.class_weight is not None:
             sample_C = weight * class_factors(self.class_weight, y, weight, self.classes)
         shared = self.multi_class == "ovr-shared" and len(positive) > 1
-        if isinstance(self.C, str) and (self.C != "learn" or not self.learned or shared or self.is_joint):
+        if isinstance(self.C, str) and (
+            self.C != "learn" or not self.learned or shared or self.is_joint
+        ):
             raise ValueError(
-                f"C={self.C!r}: give a positive number, or 'learn' with slack=2, weights=None and multi_class='ovr'."
+                f"C={self.C!r}: give a positive number, or 'learn' with slack=2, weights=None and"
+                " multi_class='ovr'."
             )
         if self.is_joint:
             if self.slack != 1:
                 raise ValueError(
-                    f"slack={self.slack!r}: multi_class={self.multi_class!r} has slacks of norm 1 only, as printed; "
-                    "give slack=1, or multi_class='ovr' or 'ovr-shared'."
+                    f"slack={self.slack!r}: multi_class={self.multi_class!r} has slacks of norm 1"
+                    " only, as printed; give slack=1, or multi_class='ovr' or 'ovr-shared'."
                 )
             C = check_C(self.C)
-            return [JOINT[self.multi_class](self.labels(y), C, len(self.classes), sample_C, constants=True)]
+            return [
+                JOINT[self.multi_class](
+                    self.labels(y), C, len(self.classes), sample_C, constants=True
+                )
+            ]
         # A C to be learned is a factor of these.
         C = 1.0 if isinstance(self.C, str) else check_C(self.C, infinite=True)
         machines = [SVC(np.where(y == c, 1.0, -1.0), C, self.slack, sample_C) for c in positive]
@@ -289,7 +325,9 @@ class Numbers(Task):
     @property
     def score(self) -> Score:
         """The score of predictions."""
-        return partial(pinball_gain, quantile=self.quantile) if self.loss == "quantile" else r_squared
+        return (
+            partial(pinball_gain, quantile=self.quantile) if self.loss == "quantile" else r_squared
+        )
 
     def prepared(self, given: FitInput) -> Self:
         return replace(self, is_flat=given.y.ndim == 1 and not self.is_ordered)
@@ -298,8 +336,8 @@ class Numbers(Task):
         each = [one for target in np.atleast_2d(y.T) for one in self._machines_of(target, weight)]
         if self.is_ordered and y.ndim == 2 and y.shape[1] > 1:
             raise ValueError(
-                f"quantile={self.quantile!r}: several quantiles need a single target, but y has {y.shape[1]} columns; "
-                "give one quantile, or one column at a time."
+                f"quantile={self.quantile!r}: several quantiles need a single target, but y has"
+                f" {y.shape[1]} columns; give one quantile, or one column at a time."
             )
         return each if len(each) == 1 else [SharedMachines(each)]
 
@@ -318,7 +356,8 @@ class Numbers(Task):
             values = np.empty(0)
         if values.ndim != 1 or len(values) == 0 or not np.all(np.diff([0.0, *values, 1.0]) > 0):
             raise ValueError(
-                f"quantile={self.quantile!r}: give a number between 0 and 1, or a list of several in increasing order."
+                f"quantile={self.quantile!r}: give a number between 0 and 1, or a list of several"
+                " in increasing order."
             )
         return [Quantile(y, self.C, q, weight) for q in values]
 
@@ -336,7 +375,8 @@ class Novelty(Task):
     slack: int = 1
 
     def machines(self, y: TargetLike, weight: Array) -> list[Machine]:
-        # A price per share of the samples bounds how many are novel; of squared slacks it would have all of them be.
+        # A price per share of the samples bounds how many are novel; of squared slacks it would
+        # have all of them be.
         if self.slack == 1:
             # By a power of two, which rounds nothing: the largest weight is of the order of one.
             weight = np.ldexp(weight, -int(np.frexp(weight.max())[1]))
@@ -347,29 +387,33 @@ class Novelty(Task):
         varying = [] if normalize == "diagonal" else data.varying_diagonals()
         if varying:
             warn_caller(
-                f"{self.name}: k(x, x) of {', '.join(varying)} differs between training samples, so a sample "
-                "far from the origin may count as an inlier for its norm alone; use kernels with constant k(x, x), "
-                "such as Gaussian(), or normalize='diagonal', which compares directions only."
+                f"{self.name}: k(x, x) of {', '.join(varying)} differs between training samples, so"
+                " a sample far from the origin may count as an inlier for its norm alone; use"
+                " kernels with constant k(x, x), such as Gaussian(), or normalize='diagonal',"
+                " which compares directions only."
             )
 
     def distances(self, outputs: Array, intercept: Array) -> Array:
-        """Return the outputs, with zero for those that differ from it by rounding, relative to the offset."""
+        """Return the outputs, with zero for those that differ from it by rounding, relative to the
+        offset."""
         values = outputs[:, 0]
-        # The boundary runs through samples, which must fall on the same side however many are predicted at once.
+        # The boundary runs through samples, which must fall on the same side however many are
+        # predicted at once.
         return np.where(np.abs(values) <= 1e-9 * abs(float(intercept[0])), 0.0, values)
 
     def decide(self, outputs: Array, intercept: Array) -> NDArray[np.int64]:
         return np.where(self.distances(outputs, intercept) >= 0, 1, -1)
 
 
-# Classes and their codes ---------------------------------------------------------------------------------------------
+# Classes and their codes --------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
 class Labels:
     """Classes in order.
 
-    Outputs have one column per class, or for two classes a single one, which is positive for the second.
+    Outputs have one column per class, or for two classes a single one, which is positive for the
+    second.
     """
 
     classes: AnyArray
@@ -379,9 +423,12 @@ class Labels:
         return np.asarray(np.searchsorted(self.classes, np.asarray(y)))
 
     def decide(self, outputs: Array) -> AnyArray:
-        """Return the class with the largest output; of a single output, the second class where it is positive."""
+        """Return the class with the largest output; of a single output, the second class where it
+        is positive."""
         one = outputs.shape[1] == 1
-        return np.asarray(self.classes[(outputs[:, 0] > 0).astype(int) if one else outputs.argmax(axis=1)])
+        return np.asarray(
+            self.classes[(outputs[:, 0] > 0).astype(int) if one else outputs.argmax(axis=1)]
+        )
 
     def spread(self, values: Array, classes: AnyArray, fill: float) -> Array:
         """Return columns of some of the classes among those of all, `fill` in the others."""
@@ -391,7 +438,8 @@ class Labels:
 
 
 def per_class(outputs: Array) -> Array:
-    """Return outputs with one column per class: a single one is that of the second class, its negative the first's."""
+    """Return outputs with one column per class: a single one is that of the second class, its
+    negative the first's."""
     columns: Array = outputs if outputs.ndim > 1 else outputs[:, np.newaxis]
     return columns if columns.shape[-1] > 1 else np.concatenate([-columns, columns], axis=-1)
 

@@ -1,4 +1,5 @@
-"""The training set as learners read it: kernels fitted to its samples, exactly or in features; and a store of those."""
+"""The training set as learners read it: kernels fitted to its samples, exactly or in features; and
+a store of those."""
 
 from __future__ import annotations
 
@@ -95,7 +96,8 @@ class KernelOptions:
     stores: bool = True
 
     def placed(self, n_samples: int, host_samples: int) -> KernelOptions:
-        """Return the same with n samples on the host, if it is faster than a GPU up to `host_samples`."""
+        """Return the same with n samples on the host, if it is faster than a GPU up to
+        `host_samples`."""
         on_gpu = str(self.device).startswith("cuda") and self.approximation is None
         most = host_samples if self.host_samples is None else self.host_samples
         return replace(self, device=None) if on_gpu and n_samples <= most else self
@@ -107,7 +109,8 @@ class TrainingSet(ABC):
     Parameters
     ----------
     options : KernelOptions
-        The kernels, how they are approximated, how much memory they may take and where they are computed.
+        The kernels, how they are approximated, how much memory they may take and where they are
+        computed.
     specs : list of KernelSpec
         The kernels with the columns that they read.
     X : array, sparse matrix or RowSource
@@ -139,8 +142,9 @@ class TrainingSet(ABC):
     samples: MatrixLike
     #: Between all samples, as far as kernels were fitted to them.
     distances: Distances = MappingProxyType({})
-    # Kept by hand: a thread that makes a stack would hold the lock of Python 3.11's `cached_property`, one for all
-    # instances, and a process forked meanwhile would wait for it for ever.
+    # Kept by hand: a thread that makes a stack would hold the lock of Python 3.11's
+    # `cached_property`, one for all instances, and a process forked meanwhile would wait for it for
+    # ever.
     _stack: Any = None
     _kernel: CombinedKernel | None = None
 
@@ -172,15 +176,18 @@ class TrainingSet(ABC):
         return self._kernel
 
     def threads(self) -> AbstractContextManager[Any]:
-        """Return a context for learning: matrices of few samples are no work for several threads."""
+        """Return a context for learning: matrices of few samples are no work for several
+        threads."""
         return threads_for(len(self.kept))
 
     def in_double(self) -> TrainingSet | None:
-        """Return the same samples with entries in double precision; None where these are not to be had."""
+        """Return the same samples with entries in double precision; None where these are not to be
+        had."""
         return None
 
     def light(self) -> TrainingSet:
-        """Return the same without the matrices, or features, which are made anew if a function needs them."""
+        """Return the same without the matrices, or features, which are made anew if a function
+        needs them."""
         light = copy(self)
         light._stack, light._kernel, light.distances = None, None, {}
         light.weights_of_rules = {}
@@ -201,7 +208,8 @@ class TrainingSet(ABC):
         return self._stack
 
     def _check_kernels_of_user(self, stack: Any) -> None:
-        """Raise if kernels of classes of the user's are none; features of a kernel make one in any case."""
+        """Raise if kernels of classes of the user's are none; features of a kernel make one in any
+        case."""
         return
 
     @abstractmethod
@@ -217,7 +225,8 @@ class TrainingSet(ABC):
         return len(self.kernel_set) * len(self.kept) ** 2 * 8
 
     def without(self, m: int) -> TrainingSet | None:
-        """Return the same samples without a kernel, whose matrices are those computed; None where they are not kept."""
+        """Return the same samples without a kernel, whose matrices are those computed; None where
+        they are not kept."""
         return None
 
     @property
@@ -228,16 +237,22 @@ class TrainingSet(ABC):
 
     @abstractmethod
     def expansion(self, beta: Array, support: Indices, eta: Array) -> Expansion:
-        """Return the function with coefficients β, of shape (outputs, n), and weights η, of shape (outputs, P)."""
+        """Return the function with coefficients β, of shape (outputs, n), and weights η, of shape
+        (outputs, P)."""
 
     @abstractmethod
     def gated_expansion(
-        self, machines: Sequence[tuple[Array, Array]], support: Indices, kernel_set: KernelSet | None = None
+        self,
+        machines: Sequence[tuple[Array, Array]],
+        support: Indices,
+        kernel_set: KernelSet | None = None,
     ) -> Expansion:
-        """Return the function of machines under their gates, the outputs of one after those of the other.
+        """Return the function of machines under their gates, the outputs of one after those of the
+        other.
 
-        Each machine has coefficients of shape (outputs, n) and gates of shape (n, P). `kernel_set` holds the kernels
-        with what else of them was learned; by default they are as they were fitted.
+        Each machine has coefficients of shape (outputs, n) and gates of shape (n, P). `kernel_set`
+        holds the kernels with what else of them was learned; by default they are as they were
+        fitted.
         """
 
     @abstractmethod
@@ -245,20 +260,23 @@ class TrainingSet(ABC):
         """Return k_m(x, x) of every kernel and sample, of shape (P, n)."""
 
     def sizes(self) -> Array:
-        """Return the size of the numbers that entries are made of: the diagonals, or more where these are differences.
+        """Return the size of the numbers that entries are made of: the diagonals, or more where
+        these are differences.
 
         Rounding is bounded from them.
         """
         return self.diagonals()
 
     def varying_diagonals(self, share: float = 1e-3) -> list[str]:
-        """Return the names of the kernels whose k(x, x) varies between samples by more than this share of itself."""
+        """Return the names of the kernels whose k(x, x) varies between samples by more than this
+        share of itself."""
         diagonals = self._exact_diagonals()
         varies = np.ptp(diagonals, axis=1) > share * np.abs(diagonals).max(axis=1)
         return [self.kernel_set.names[m] for m in np.flatnonzero(varies)]
 
     def _exact_diagonals(self) -> Array:
-        """Return k_m(x, x) of the kernels as they are, not in features, for enough samples to see whether it varies."""
+        """Return k_m(x, x) of the kernels as they are, not in features, for enough samples to see
+        whether it varies."""
         return self.diagonals()
 
 
@@ -267,7 +285,8 @@ class ExactSet(TrainingSet):
 
     kernel_set: KernelSet
     missing: MissingViews | None
-    # Of every kernel, the training samples that stand in for it where some lack it; known once the stack is made.
+    # Of every kernel, the training samples that stand in for it where some lack it; known once the
+    # stack is made.
     shares: list[Any] | None = None
 
     def _fit_kernels(self, options: KernelOptions, specs: list[KernelSpec], X: MatrixLike) -> None:
@@ -275,51 +294,72 @@ class ExactSet(TrainingSet):
         self.samples, self.missing = X, None
         if self.present is not None and options.device is not None:
             raise ValueError(
-                f"device={options.device!r}: some samples lack a view, and missing views are completed on the host "
-                "only; use device=None."
+                f"device={options.device!r}: some samples lack a view, and missing views are"
+                " completed on the host only; use device=None."
             )
-        room = StackOptions.distance_bytes if self.budget is None else min(self.budget / 4, StackOptions.distance_bytes)
+        room = (
+            StackOptions.distance_bytes
+            if self.budget is None
+            else min(self.budget / 4, StackOptions.distance_bytes)
+        )
         self.kernel_set, self.views, self.distances = KernelSet.fit_samples(
             specs, X, options.normalize, self.weight, self.present, 0.0 if options.device else room
         )
-        if options.missing is not None and may_lack(specs) and (not sparse.issparse(X) or several_tables(self.table)):
+        if (
+            options.missing is not None
+            and may_lack(specs)
+            and (not sparse.issparse(X) or several_tables(self.table))
+        ):
             self.missing = MissingViews(options.missing, self.kernel_set, X, self.present)
             self.views = self.missing.views or self.missing.views_of(X, self.present)
 
     def _make_stack(self) -> GramStack:
         # Matrices that are completed cannot be computed anew for the certificate.
         dtype = self.dtype if self.present is None else np.float64
-        # A matrix of 128 samples is stored under any budget: smaller working sets take seconds for what one block
-        # solves in milliseconds.
+        # A matrix of 128 samples is stored under any budget: smaller working sets take seconds for
+        # what one block solves in milliseconds.
         budget = None if self.budget is None else max(self.budget, 8 * 128**2)
         stack_maker = self.kernel_set.fitted[0].kernel.stack_maker
         if self.device is None and stack_maker is not None:
             module, function = stack_maker
-            own_stack: GramStack | None = getattr(import_module(module), function)(self.kernel_set, self.views, budget)
+            own_stack: GramStack | None = getattr(import_module(module), function)(
+                self.kernel_set, self.views, budget
+            )
             if own_stack is not None:
                 return own_stack
         known, stores = (self.distances, self.stores) if self.present is None else (None, True)
         stack = make_stack(
-            self.kernel_set, self.views, dtype=dtype, budget=budget, device=self.device, distances=known, stores=stores
+            self.kernel_set,
+            self.views,
+            dtype=dtype,
+            budget=budget,
+            device=self.device,
+            distances=known,
+            stores=stores,
         )
         if self.missing is not None and self.present is not None:
             if not isinstance(stack, StoredStack):
                 raise MemoryError(
-                    f"X: missing views are completed in stored matrices, but {stack.form}; raise memory_budget, or fit "
-                    "to fewer samples."
+                    f"X: missing views are completed in stored matrices, but {stack.form}; raise"
+                    " memory_budget, or fit to fewer samples."
                 )
             self.shares = self.missing.complete(stack.matrices)
         return stack
 
     def _check_kernels_of_user(self, stack: GramStack) -> None:
-        """Raise if a kernel of the user's is not symmetric and positive semi-definite on the training samples.
+        """Raise if a kernel of the user's is not symmetric and positive semi-definite on the
+        training samples.
 
         Of more samples than can be proved quickly, so many are drawn.
         """
         for m, one in enumerate(self.kernel_set.fitted):
             if not is_of_user(one.kernel):
                 continue
-            having = np.arange(len(self.kept)) if self.present is None else np.flatnonzero(self.present[:, m])
+            having = (
+                np.arange(len(self.kept))
+                if self.present is None
+                else np.flatnonzero(self.present[:, m])
+            )
             if len(having) > PROVED:
                 having = np.sort(np.random.RandomState(0).choice(having, PROVED, replace=False))
             kernel, samples = self.kernel_set.take([m]), take_rows(self.views.take([m]), having)
@@ -338,7 +378,12 @@ class ExactSet(TrainingSet):
     def in_double(self) -> ExactSet | None:
         budget = default_budget() if self.budget is None else self.budget
         needed = (len(self.kernel_set) + 1) * len(self.kept) ** 2 * 8
-        if not self.stack.has_exact or self.device is not None or self.dtype is not None or needed > budget:
+        if (
+            not self.stack.has_exact
+            or self.device is not None
+            or self.dtype is not None
+            or needed > budget
+        ):
             return None
         precise = copy(self)
         precise.dtype, precise._stack, precise._kernel = np.dtype(np.float64), None, None
@@ -346,13 +391,19 @@ class ExactSet(TrainingSet):
 
     def without(self, m: int) -> ExactSet | None:
         # What stands in for a view that samples lack depends on the other kernels.
-        if not isinstance(self._stack, StoredStack) or self.device is not None or self.present is not None:
+        if (
+            not isinstance(self._stack, StoredStack)
+            or self.device is not None
+            or self.present is not None
+        ):
             return None
         kept = np.delete(np.arange(len(self.kernel_set)), m)
         some = copy(self)
         some.kernel_set = self.kernel_set.take(kept)
         some.views = self.kernel_set.take_views(self.views, kept)
-        exact = ComputedStack(some.kernel_set, some.views, self._stack.dtype, 3 * self._stack.matrices[0].nbytes)
+        exact = ComputedStack(
+            some.kernel_set, some.views, self._stack.dtype, 3 * self._stack.matrices[0].nbytes
+        )
         some._stack, some._kernel = StoredStack(self._stack.matrices[kept], exact), None
         if self.missing is not None:
             some.missing = MissingViews(self.missing.rule, some.kernel_set, self.samples, None)
@@ -367,12 +418,15 @@ class ExactSet(TrainingSet):
         samples = take_rows(self.kernel_set.take_views(self.views, kept), support)
         kernel_set.check_definite(samples, beta[:, support])
         if self.missing is None:
-            return Expansion(self._sums(kernel_set, samples, own), eta[:, kept], kept, eta.shape[1], self.device)
+            return Expansion(
+                self._sums(kernel_set, samples, own), eta[:, kept], kept, eta.shape[1], self.device
+            )
         sums = PartialSums(kernel_set, samples, own, self.missing, kept)
         return PartialExpansion(sums, eta[:, kept], kept, eta.shape[1], self.device)
 
     def _sums(self, kernel_set: KernelSet, samples: Views, beta: Array) -> SupportSums:
-        """Return the sums over support samples, in the form of the stack where it has one of its own."""
+        """Return the sums over support samples, in the form of the stack where it has one of its
+        own."""
         sums: SupportSums | None = None
         # Other stacks have no form of their own, and are not made for this.
         if any(fitted.kernel.reads_pairs for fitted in kernel_set.fitted):
@@ -382,9 +436,11 @@ class ExactSet(TrainingSet):
     def _own_coefficients(
         self, beta: Array, missing: MissingViews, present: Mask, kept: Indices
     ) -> tuple[Array, Indices]:
-        """Return the coefficients of samples as the kernels evaluate them, and which samples these are.
+        """Return the coefficients of samples as the kernels evaluate them, and which samples these
+        are.
 
-        The coefficient of a kernel whose view a sample lacks goes to the samples whose mean stands in for it.
+        The coefficient of a kernel whose view a sample lacks goes to the samples whose mean stands
+        in for it.
         """
         own = beta[:, np.newaxis] * missing.factors(present).T[kept]
         if self.shares is None:
@@ -397,18 +453,28 @@ class ExactSet(TrainingSet):
         return own[:, :, support], support
 
     def gated_expansion(
-        self, machines: Sequence[tuple[Array, Array]], support: Indices, kernel_set: KernelSet | None = None
+        self,
+        machines: Sequence[tuple[Array, Array]],
+        support: Indices,
+        kernel_set: KernelSet | None = None,
     ) -> Expansion:
         samples = take_rows(self.views, support)
-        self.kernel_set.check_definite(samples, np.concatenate([beta[:, support] for beta, _ in machines]))
-        beta = np.concatenate([beta[:, np.newaxis, support] * gates[support].T for beta, gates in machines])
+        self.kernel_set.check_definite(
+            samples, np.concatenate([beta[:, support] for beta, _ in machines])
+        )
+        beta = np.concatenate(
+            [beta[:, np.newaxis, support] * gates[support].T for beta, gates in machines]
+        )
         if self.missing is None or kernel_set is not None:
             sums = self._sums(kernel_set or self.kernel_set, samples, hide_rounding(beta))
         else:
             every = np.arange(beta.shape[1])
             sums = PartialSums(self.kernel_set, samples, hide_rounding(beta), self.missing, every)
-        # All kernels are kept: samples are transformed by learned projections whether predictions need them or not.
-        return Expansion(sums, np.ones(beta.shape[:2]), np.arange(beta.shape[1]), beta.shape[1], self.device)
+        # All kernels are kept: samples are transformed by learned projections whether predictions
+        # need them or not.
+        return Expansion(
+            sums, np.ones(beta.shape[:2]), np.arange(beta.shape[1]), beta.shape[1], self.device
+        )
 
     def diagonals(self) -> Array:
         return self.kernel_set.diagonals(self.views)
@@ -441,7 +507,9 @@ class FeatureSet(TrainingSet):
         assert options.approximation is not None
         with one_blas_thread():
             how = options.approximation, options.rank, options.random_state
-            self.kernel_set = FeatureMaps.fit(specs, self.rows, options.normalize, self.weight, *how, budget)
+            self.kernel_set = FeatureMaps.fit(
+                specs, self.rows, options.normalize, self.weight, *how, budget
+            )
 
     def _make_stack(self) -> FeatureStack:
         return self._features_of(self.kernel_set)
@@ -451,7 +519,8 @@ class FeatureSet(TrainingSet):
             return make_feature_stack(kernel_set, self.rows, self.budget, self.device)
 
     def threads(self) -> AbstractContextManager[Any]:
-        """Return a context for passes over strips of few features, whose products keep no more than one core busy.
+        """Return a context for passes over strips of few features, whose products keep no more than
+        one core busy.
 
         Where they are sums over all rows, several strips are worked on at once.
         """
@@ -478,46 +547,80 @@ class FeatureSet(TrainingSet):
     def feature_expansion(self, w: list[Array], eta: Array) -> Expansion:
         """Return the function with coefficients w_m = Z_mᵀ β of the kernels that have a weight."""
         kept = np.flatnonzero(np.any(eta != 0, axis=0))
-        return Expansion(FeatureSums(self.kernel_set.take(kept), w), eta[:, kept], kept, eta.shape[1], self.device)
+        return Expansion(
+            FeatureSums(self.kernel_set.take(kept), w),
+            eta[:, kept],
+            kept,
+            eta.shape[1],
+            self.device,
+        )
 
     def gated_expansion(
-        self, machines: Sequence[tuple[Array, Array]], support: Indices, kernel_set: KernelSet | None = None
+        self,
+        machines: Sequence[tuple[Array, Array]],
+        support: Indices,
+        kernel_set: KernelSet | None = None,
     ) -> Expansion:
         # Of each output and kernel the largest |β_ci g_cm(x_i)|.
-        largest = np.array([np.abs(one[:, np.newaxis] * gates).max(axis=0) for beta, gates in machines for one in beta])
-        kept = np.flatnonzero(np.any(largest > ROUNDING * largest.max(axis=1, keepdims=True), axis=0))
-        sums = [self.stack.sums(np.ascontiguousarray(beta.T), kept, gates) for beta, gates in machines]
+        largest = np.array(
+            [
+                np.abs(one[:, np.newaxis] * gates).max(axis=0)
+                for beta, gates in machines
+                for one in beta
+            ]
+        )
+        kept = np.flatnonzero(
+            np.any(largest > ROUNDING * largest.max(axis=1, keepdims=True), axis=0)
+        )
+        sums = [
+            self.stack.sums(np.ascontiguousarray(beta.T), kept, gates) for beta, gates in machines
+        ]
         w = [np.hstack([one[int(m)] for one in sums]) for m in kept]
         eta = np.ones((len(largest), len(kept)))
-        return Expansion(FeatureSums(self.kernel_set.take(kept), w), eta, kept, len(self.kernel_set), self.device)
+        return Expansion(
+            FeatureSums(self.kernel_set.take(kept), w), eta, kept, len(self.kernel_set), self.device
+        )
 
     def diagonals(self) -> Array:
-        return np.concatenate([self.stack.combine(one).diagonal()[np.newaxis] for one in np.eye(len(self.kernel_set))])
+        return np.concatenate(
+            [self.stack.combine(one).diagonal()[np.newaxis] for one in np.eye(len(self.kernel_set))]
+        )
 
     def _exact_diagonals(self) -> Array:
         counted = np.flatnonzero(self.weight)
-        some = self.rows.take(counted[:: -(-len(counted) // 1000)])  # there may be more than fit the memory
+        some = self.rows.take(
+            counted[:: -(-len(counted) // 1000)]
+        )  # there may be more than fit the memory
         kernels = self.kernel_set.kernel_set
         return kernels.diagonals(kernels.views(some))
 
 
 def may_lack(specs: Sequence[KernelSpec]) -> bool:
-    """Whether a sample can lack a view and have another: kernels read different columns, or matrices.
+    """Whether a sample can lack a view and have another: kernels read different columns, or
+    matrices.
 
-    New samples may lack a matrix that no training sample lacks: a row of similarities that is NaN. A pair is one sample
-    with two members, neither of which it may lack.
+    New samples may lack a matrix that no training sample lacks: a row of similarities that is NaN.
+    A pair is one sample with two members, neither of which it may lack.
     """
     if any(spec.kernel.reads_pairs for spec in specs):
         return False
-    if len(specs) < 2 or len({None if one.columns is None else one.columns.tobytes() for one in specs}) > 1:
+    if (
+        len(specs) < 2
+        or len({None if one.columns is None else one.columns.tobytes() for one in specs}) > 1
+    ):
         return len(specs) > 1
     return any(isinstance(one.kernel, Precomputed) for one in specs)
 
 
 def read_training_set(
-    options: KernelOptions, X: MatrixLike, original: Any, counted: DistinctSamples, store: KernelStore | None = None
+    options: KernelOptions,
+    X: MatrixLike,
+    original: Any,
+    counted: DistinctSamples,
+    store: KernelStore | None = None,
 ) -> TrainingSet:
-    """Fit the kernels to validated samples, unless a store has; `original` is X as given, for the names of columns."""
+    """Fit the kernels to validated samples, unless a store has; `original` is X as given, for the
+    names of columns."""
     if store is not None:
         return store.training_set(options, X, original, counted)
     named = len(getattr(original, "shape", ())) == 2 and not is_streamed(original)
@@ -528,7 +631,8 @@ def read_training_set(
         present = present_views(specs, X)
         present = None if present is None else present[counted.rows]
     all_rows = len(counted.rows) == X.shape[0] and bool(np.all(np.diff(counted.rows) == 1))
-    # Exact kernels keep samples, which must be copies of their own; features keep none, and may be of more than fit.
+    # Exact kernels keep samples, which must be copies of their own; features keep none, and may be
+    # of more than fit.
     if options.approximation is None or not all_rows:
         X = X[counted.rows]
     X = in_double(X) if options.approximation is None else X
@@ -539,7 +643,7 @@ def read_training_set(
     return data
 
 
-# Kernels and solutions that fits to the same samples share ------------------------------------------------------------
+# Kernels and solutions that fits to the same samples share ----------------------------------------
 
 
 class KernelStore:
@@ -548,7 +652,8 @@ class KernelStore:
     Parameters
     ----------
     memory_budget : float or None
-        Bytes that the kernels kept may take; None means a quarter of the free memory. The longest unused go first.
+        Bytes that the kernels kept may take; None means a quarter of the free memory. The longest
+        unused go first.
     """
 
     def __init__(self, memory_budget: float | None = None) -> None:
@@ -560,15 +665,27 @@ class KernelStore:
     def training_set(
         self, options: KernelOptions, X: MatrixLike, original: Any, counted: DistinctSamples
     ) -> TrainingSet:
-        """Return the training set that a fit reads, made anew only if none of the same content is kept."""
+        """Return the training set that a fit reads, made anew only if none of the same content is
+        kept."""
         # Features drawn from a generator that moves on are new ones every time.
         fixed = options.approximation is None or isinstance(options.random_state, int | np.integer)
         if is_streamed(X) or not fixed:
             return read_training_set(options, X, original, counted)
-        said = {one.name: getattr(options, one.name) for one in fields(options) if one.name != "estimator"}
-        entries = [(entry.name, self._content(entry.kernel), self._content(entry.columns)) for entry in options.entries]
+        said = {
+            one.name: getattr(options, one.name)
+            for one in fields(options)
+            if one.name != "estimator"
+        }
+        entries = [
+            (entry.name, self._content(entry.kernel), self._content(entry.columns))
+            for entry in options.entries
+        ]
         names = [str(name) for name in getattr(original, "columns", ())]
-        key = str(content_hash([said | {"entries": entries}, self._content(X), names, counted.rows, counted.weight]))
+        key = str(
+            content_hash(
+                [said | {"entries": entries}, self._content(X), names, counted.rows, counted.weight]
+            )
+        )
         if key not in self._sets:
             self._sets[key] = read_training_set(options, X, original, counted)
         self._sets.move_to_end(key)
@@ -580,21 +697,30 @@ class KernelStore:
         return data
 
     def starts(
-        self, data: TrainingSet, learner: Learner, machines: Sequence[Any], given: Sequence[Start] | None = None
+        self,
+        data: TrainingSet,
+        learner: Learner,
+        machines: Sequence[Any],
+        given: Sequence[Start] | None = None,
     ) -> list[Start]:
-        """Return where each machine starts: where a like one has ended, at the weights given if there are any."""
+        """Return where each machine starts: where a like one has ended, at the weights given if
+        there are any."""
         ends = self._ends.get(data, {})
         found = [ends.get(_key(learner, machine, c), COLD) for c, machine in enumerate(machines)]
         if given is None:
             return found
         both = zip(given, found, strict=True)
-        return [own if end is COLD or own.weights is None else end.at(own.weights) for own, end in both]
+        return [
+            own if end is COLD or own.weights is None else end.at(own.weights) for own, end in both
+        ]
 
     def keep(self, data: TrainingSet, fit: Any) -> None:
         """Keep where a fit has ended, and the kernels in double precision if it has taken these."""
         if fit.data is not data:
             self._sets.update({key: fit.data for key, one in self._sets.items() if one is data})
-            self._ends[fit.data] = {key: start.elsewhere() for key, start in self._ends.get(data, {}).items()}
+            self._ends[fit.data] = {
+                key: start.elsewhere() for key, start in self._ends.get(data, {}).items()
+            }
         ends = self._ends.setdefault(fit.data, {})
         for c, (machine, one) in enumerate(zip(fit.machines, fit.learned, strict=True)):
             ends[_key(fit.learner, machine, c)] = one.start
@@ -615,20 +741,25 @@ class KernelStore:
         self._objects.clear()
 
     def _content(self, value: object) -> Any:
-        """Return the content of a value, or, as that of a lambda cannot be read, its place among such objects."""
+        """Return the content of a value, or, as that of a lambda cannot be read, its place among
+        such objects."""
         try:
             return content_hash(value)
         except Exception:  # whatever an object raises when it is to be pickled
             pass
         if isinstance(value, BaseEstimator):
             params = value.get_params(deep=False)
-            return [self._identity(type(value)), {name: self._content(one) for name, one in params.items()}]
+            return [
+                self._identity(type(value)),
+                {name: self._content(one) for name, one in params.items()},
+            ]
         if isinstance(value, list | tuple):
             return [self._content(one) for one in value]
         return self._identity(value)
 
     def _identity(self, value: object) -> int:
-        """Return the place of an object among those met, which are kept: two at different times are never the same."""
+        """Return the place of an object among those met, which are kept: two at different times are
+        never the same."""
         for place, one in enumerate(self._objects):
             if one is value:
                 return place
@@ -637,7 +768,8 @@ class KernelStore:
 
 
 def _key(learner: Learner, machine: Any, output: int) -> Any:
-    """Return the key of a start: other targets may have other classes, and so coefficients of another shape."""
+    """Return the key of a start: other targets may have other classes, and so coefficients of
+    another shape."""
     norm = getattr(getattr(learner, "options", None), "norm", None)
     return type(learner), str(norm), type(machine), getattr(machine, "shape", None), output
 
@@ -645,19 +777,21 @@ def _key(learner: Learner, machine: Any, output: int) -> Any:
 class SharedKernels:
     """A context whose fits share kernels and solutions wherever they have the same samples.
 
-    A fit within it takes the Gram matrices, or features, that an earlier fit to the same samples with the same kernels
-    has computed, and starts from the weights and coefficients that it found. What is shared is looked up by content:
-    widths, scales and landmarks are those of the samples of each fit, exactly as without the context. So are the
-    certificates: results agree up to `tol`. A function within a kernel whose content cannot be read, such as a lambda,
-    is the same if it is the same object.
+    A fit within it takes the Gram matrices, or features, that an earlier fit to the same samples
+    with the same kernels has computed, and starts from the weights and coefficients that it found.
+    What is shared is looked up by content: widths, scales and landmarks are those of the samples of
+    each fit, exactly as without the context. So are the certificates: results agree up to `tol`. A
+    function within a kernel whose content cannot be read, such as a lambda, is the same if it is
+    the same object.
 
-    For searches of scikit-learn, where one estimator is fitted to the same folds over and over. Fits in other processes
-    or threads, as with ``n_jobs``, do not see the context.
+    For searches of scikit-learn, where one estimator is fitted to the same folds over and over.
+    Fits in other processes or threads, as with ``n_jobs``, do not see the context.
 
     Parameters
     ----------
     memory_budget : float, default=None
-        Bytes that the kernels kept may take; None means a quarter of the free memory. The longest unused go first.
+        Bytes that the kernels kept may take; None means a quarter of the free memory. The longest
+        unused go first.
 
     Examples
     --------

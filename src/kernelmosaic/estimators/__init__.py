@@ -1,7 +1,7 @@
 """The scikit-learn face: all estimators by name, wherever they are defined.
 
-Those of the core are defined in this package, those of a family in its folder. Names are resolved on first use, so that
-one estimator is loaded without the others.
+Those of the core are defined in this package, those of a family in its folder. Names are resolved
+on first use, so that one estimator is loaded without the others.
 """
 
 from __future__ import annotations
@@ -16,7 +16,11 @@ if TYPE_CHECKING:
     from kernelmosaic.estimators.classifier import MKLClassifier
     from kernelmosaic.estimators.cv import MKLClassifierCV, MKLRegressorCV
     from kernelmosaic.estimators.regressor import MKLOneClass, MKLRegressor
-    from kernelmosaic.localized.estimator import LocalizedMKLClassifier, LocalizedMKLOneClass, LocalizedMKLRegressor
+    from kernelmosaic.localized.estimator import (
+        LocalizedMKLClassifier,
+        LocalizedMKLOneClass,
+        LocalizedMKLRegressor,
+    )
     from kernelmosaic.multiclass.bilinear import BilinearMKLClassifier
     from kernelmosaic.multiclass.posterior import PosteriorMKLClassifier
     from kernelmosaic.ridge.estimator import MKLRidgeClassifierCV, MKLRidgeCV

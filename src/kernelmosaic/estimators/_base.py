@@ -58,7 +58,8 @@ DEFAULT_RANK = 500
 
 
 class KernelEstimator(BaseEstimator, ABC):
-    """What all estimators share: a list of kernels, samples in, and predictions of a fitted function."""
+    """What all estimators share: a list of kernels, samples in, and predictions of a fitted
+    function."""
 
     # The parameters that are read here. Every subclass lists its own in its `__init__`.
     kernels: KernelsLike
@@ -85,15 +86,18 @@ class KernelEstimator(BaseEstimator, ABC):
     reads_in_memory: ClassVar[bool] = False
 
     def read_kernels(self, X: MatrixLike = None, views: Settings | None = None) -> list[Entry]:
-        """Return the kernels by name; where they depend on the samples, those for X, and for each of several tables."""
+        """Return the kernels by name; where they depend on the samples, those for X, and for each
+        of several tables."""
         return read_kernels(self.kernels, partial(self._kernels_of, X, views), X, views)
 
     def _kernels_of(self, X: MatrixLike, views: Settings | None) -> list[Kernel]:
-        """Return the kernels of ``kernels=None`` on columns of numbers, of X or of each of several tables."""
+        """Return the kernels of ``kernels=None`` on columns of numbers, of X or of each of several
+        tables."""
         return default_kernels()
 
     def get_params(self, deep: bool = True) -> Settings:
-        """Return the parameters; if deep, also the kernels, ``kernels__name``, and theirs, ``kernels__name__width``."""
+        """Return the parameters; if deep, also the kernels, ``kernels__name``, and theirs,
+        ``kernels__name__width``."""
         params: Settings = super().get_params(deep=False)
         entries: list[Entry] = []
         if deep and self.kernels is not None:
@@ -106,10 +110,15 @@ class KernelEstimator(BaseEstimator, ABC):
         return params
 
     def set_params(self, **params: Any) -> Self:
-        """Set parameters; ``kernels__name`` replaces a kernel, ``kernels__name__width`` sets one of its own."""
+        """Set parameters; ``kernels__name`` replaces a kernel, ``kernels__name__width`` sets one of
+        its own."""
         if "kernels" in params:
             self.kernels = params.pop("kernels")
-        nested = {key.removeprefix("kernels__"): params.pop(key) for key in list(params) if key.startswith("kernels__")}
+        nested = {
+            key.removeprefix("kernels__"): params.pop(key)
+            for key in list(params)
+            if key.startswith("kernels__")
+        }
         super().set_params(**params)
         if not nested:
             return self
@@ -119,7 +128,8 @@ class KernelEstimator(BaseEstimator, ABC):
             name, _, parameter = key.partition("__")
             if name not in known:
                 raise ValueError(
-                    f"Invalid parameter 'kernels__{key}' for {type(self).__name__}: the kernels are {', '.join(known)}."
+                    f"Invalid parameter 'kernels__{key}' for {type(self).__name__}: the kernels are"
+                    f" {', '.join(known)}."
                 )
             if parameter:
                 known[name].kernel.set_params(**{parameter: value})
@@ -133,14 +143,18 @@ class KernelEstimator(BaseEstimator, ABC):
         return self
 
     def kernel_traits(self, trait: str, entries: Sequence[Entry] | None = None) -> list[Any]:
-        """Return a class attribute of every kernel, by default of those that depend on no samples."""
-        if self.kernels is None and entries is None:  # without names, which take longer than a prediction
+        """Return a class attribute of every kernel, by default of those that depend on no
+        samples."""
+        if (
+            self.kernels is None and entries is None
+        ):  # without names, which take longer than a prediction
             return [getattr(kernel, trait) for kernel in self._kernels_of(None, None)]
         kernels = [entry.kernel for entry in (self.read_kernels() if entries is None else entries)]
         return [getattr(k.kernel if isinstance(k, PerColumn) else k, trait) for k in kernels]
 
     if hasattr(BaseEstimator, "_get_fitted_attr_html"):
-        # In the estimator's own box, and so also where it is a step of a pipeline or what a search found.
+        # In the estimator's own box, and so also where it is a step of a pipeline or what a search
+        # found.
         def _get_fitted_attr_html(self, doc_link: str = "") -> Any:
             attributes = super()._get_fitted_attr_html(doc_link)
             table = attributes._repr_html_inner()
@@ -159,19 +173,21 @@ class KernelEstimator(BaseEstimator, ABC):
             return bundle
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
-        # scikit-learn's printer would write kernels out as constructor calls, and a precomputed one with its matrix.
+        # scikit-learn's printer would write kernels out as constructor calls, and a precomputed one
+        # with its matrix.
         changed = [
             (key, value)
             for key, parameter in signature(type(self)).parameters.items()
             if repr(value := getattr(self, key)) != repr(parameter.default)
         ]
         for written in (repr, _shortened):
-            text = f"{type(self).__name__}({', '.join(f'{key}={written(value)}' for key, value in changed)})"
+            parameters = ", ".join(f"{key}={written(value)}" for key, value in changed)
+            text = f"{type(self).__name__}({parameters})"
             if len(text) <= N_CHAR_MAX:
                 return text
         return text[: max(N_CHAR_MAX - 4, 0)] + "...)"
 
-    # Samples in ----------------------------------------------------------------------------------------------------
+    # Samples in -----------------------------------------------------------------------------------
 
     def validated(self, X: MatrixLike, y: TargetLike, sample_weight: SampleWeight) -> FitInput:
         """Return a training set as `fit` takes it, or raise saying what is wrong."""
@@ -190,7 +206,8 @@ class KernelEstimator(BaseEstimator, ABC):
         return given
 
     def _keep_rules(self, rules: InputRules) -> None:
-        """Keep what the fit has seen of the samples, also in the attributes that scikit-learn names."""
+        """Keep what the fit has seen of the samples, also in the attributes that scikit-learn
+        names."""
         self._input_rules = rules
         self.n_features_in_ = rules.n_columns
         if rules.column_names is not None:
@@ -212,7 +229,8 @@ class KernelEstimator(BaseEstimator, ABC):
         return columns_without_numbers(self.read_kernels(X), X)
 
     def read(self, X: MatrixLike) -> MatrixLike:
-        """Return samples as the fitted kernels read them, or raise if they are not like those of the fit.
+        """Return samples as the fitted kernels read them, or raise if they are not like those of
+        the fit.
 
         Parameters
         ----------
@@ -228,7 +246,8 @@ class KernelEstimator(BaseEstimator, ABC):
         return read_new_samples(X, self._input_rules, self)
 
     def scaled(self, given: FitInput, scale: bool) -> FitInput:
-        """Return the samples with standardised columns if `scale`, and keep the standardizer for new ones."""
+        """Return the samples with standardised columns if `scale`, and keep the standardizer for
+        new ones."""
         standardizer = None
         if scale:
             standardizer = given.standardizer(self.read_kernels(given.table, given.views))
@@ -236,7 +255,7 @@ class KernelEstimator(BaseEstimator, ABC):
         self._input_rules = replace(self._input_rules, standardizer=standardizer)
         return given
 
-    # Kernels of a training set ------------------------------------------------------------------------------------
+    # Kernels of a training set --------------------------------------------------------------------
 
     def _check_parameters(self) -> None:
         check_positive("tol", self.tol)
@@ -248,30 +267,35 @@ class KernelEstimator(BaseEstimator, ABC):
 
     def _gives_rank(self) -> bool:
         """Whether `rank` has another value than its default."""
-        is_number = isinstance(self.rank, int | float | np.number) and not isinstance(self.rank, bool)
+        is_number = isinstance(self.rank, int | float | np.number) and not isinstance(
+            self.rank, bool
+        )
         return not is_number or self.rank != DEFAULT_RANK
 
     def _check_rank(self) -> None:
         """Raise if a rank is given for kernels that are exact."""
         if self.approximation is None and self._gives_rank():
             raise ValueError(
-                f"rank={self.rank!r}: exact kernels have no rank; give approximation='nystroem', 'leading' or "
-                "'fourier', too, or leave rank out."
+                f"rank={self.rank!r}: exact kernels have no rank; give approximation='nystroem',"
+                " 'leading' or 'fourier', too, or leave rank out."
             )
 
     def kernel_options(self, given: FitInput) -> KernelOptions:
         entries, name = self.read_kernels(given.table, given.views), type(self).__name__
         same = ("normalize", "approximation", "rank", "random_state", "memory_budget", "missing")
         own = {parameter: getattr(self, parameter) for parameter in same}
-        return KernelOptions(entries, device=given.device, dtype=self._stack_dtype, estimator=name, **own)
+        return KernelOptions(
+            entries, device=given.device, dtype=self._stack_dtype, estimator=name, **own
+        )
 
     @property
     def view_weights_(self) -> dict[str, Any]:
-        """The weights summed over the kernels of every view: a number, or one per class where classes have their own.
+        """The weights summed over the kernels of every view: a number, or one per class where
+        classes have their own.
 
-        Kernels that read the same columns are of one view. It is called what stands before a colon or a comma in the
-        names of all its kernels, as :func:`~kernelmosaic.kernels.by_group` writes them; else its one kernel, or its
-        columns.
+        Kernels that read the same columns are of one view. It is called what stands before a colon
+        or a comma in the names of all its kernels, as :func:`~kernelmosaic.kernels.by_group` writes
+        them; else its one kernel, or its columns.
         """
         check_is_fitted(self, "weights_")
         return by_view(self.weights_, self.view_names_)
@@ -281,7 +305,7 @@ class KernelEstimator(BaseEstimator, ABC):
         """The weights as pictures and comparisons of several fits read them."""
         return np.asarray(self.weights_, dtype=np.float64)
 
-    # Predictions out -----------------------------------------------------------------------------------------------
+    # Predictions out ------------------------------------------------------------------------------
 
     def _outputs(self, X: MatrixLike) -> Array:
         X = self.read(X)
@@ -298,8 +322,8 @@ class KernelEstimator(BaseEstimator, ABC):
         Returns
         -------
         ndarray of shape (n_samples, P), or (n_samples, P, classes) with several outputs
-            Summed over the kernels, and with `intercept_` added, the decision function. The share of a view that a
-            sample lacks is that of what stands in for it.
+            Summed over the kernels, and with `intercept_` added, the decision function. The share
+            of a view that a sample lacks is that of what stands in for it.
         """
         X = self.read(X)
         terms = np.asarray(self.function_.terms(X))
@@ -315,14 +339,16 @@ class KernelEstimator(BaseEstimator, ABC):
 
         Returns
         -------
-        ndarray of shape (len(X), len(Y)), or (classes, len(X), len(Y)) where every class has weights of its own
+        ndarray of shape (len(X), len(Y)), or (classes, len(X), len(Y)) where every class has
+        weights of its own
         """
         X = self.read(X)
         K = np.asarray(self.function_.combined(X, X if Y is None else self.read(Y)))
         return K[0] if len(K) == 1 else K
 
     def cost(self, costs: ArrayLike) -> float:
-        """Return what a prediction costs: the number of support vectors times the active kernels' share of all costs.
+        """Return what a prediction costs: the number of support vectors times the active kernels'
+        share of all costs.
 
         Parameters
         ----------
@@ -333,7 +359,9 @@ class KernelEstimator(BaseEstimator, ABC):
         given, costs = costs, numbers("costs", costs, len(self.kernel_names_))
         if np.any(costs < 0) or not costs.sum() > 0:
             raise ValueError(f"costs={given!r}: costs must not be negative, nor all zero.")
-        return float(len(self.support_) * costs[self.function_.expansion.active].sum() / costs.sum())
+        return float(
+            len(self.support_) * costs[self.function_.expansion.active].sum() / costs.sum()
+        )
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -368,7 +396,7 @@ class BaseMKL(KernelEstimator):
     # Along which parameter a search goes; None where there is no such parameter.
     path_rule: ClassVar[PathRule | None] = None
 
-    # What a subclass names -----------------------------------------------------------------------------------------
+    # What a subclass names ------------------------------------------------------------------------
 
     @abstractmethod
     def _task(self) -> Task:
@@ -376,22 +404,35 @@ class BaseMKL(KernelEstimator):
 
     def _method(self) -> Method:
         """Return how the weights are to be learned."""
-        same = ("max_iter", "verbose", "solver", "weights", "norm", "penalties", "penalty_power", "easymkl_lambda")
+        same = (
+            "max_iter",
+            "verbose",
+            "solver",
+            "weights",
+            "norm",
+            "penalties",
+            "penalty_power",
+            "easymkl_lambda",
+        )
         own = {parameter: getattr(self, parameter) for parameter in same}
         parameters = Parameters(AIM * self.tol, **own, learns_C=getattr(self, "C", None) == "learn")
-        return WeightMethod(parameters, self.tol, self.fixed_weights, drops_idle=True, n_jobs=self.n_jobs)
+        return WeightMethod(
+            parameters, self.tol, self.fixed_weights, drops_idle=True, n_jobs=self.n_jobs
+        )
 
-    # Fitting -------------------------------------------------------------------------------------------------------
+    # Fitting --------------------------------------------------------------------------------------
 
     def fit(self, X: MatrixLike, y: TargetLike, sample_weight: SampleWeight = None) -> Self:
         """Fit to samples and their targets.
 
         Parameters
         ----------
-        X : array-like, sparse matrix or data frame of shape (n_samples, n_features), or dict or list of such tables
-            Samples; several tables have the same rows. Names of rows, by a pandas index of anything but integers, must
-            be the same in the same order here, in `y` and in `sample_weight`. With `approximation` also a memory map,
-            the path of a Parquet or ``.npy`` file, or a Dask collection.
+        X : array-like, sparse matrix or data frame of shape (n_samples, n_features), or dict or
+        list of such tables
+            Samples; several tables have the same rows. Names of rows, by a pandas index of anything
+            but integers, must be the same in the same order here, in `y` and in `sample_weight`.
+            With `approximation` also a memory map, the path of a Parquet or ``.npy`` file, or a
+            Dask collection.
         y : array-like of shape (n_samples,) or (n_samples, n_targets)
             Classes of a classifier, numbers of a regression.
         sample_weight : array-like of shape (n_samples,), optional
@@ -406,15 +447,21 @@ class BaseMKL(KernelEstimator):
     def recipe(self, given: FitInput) -> Recipe:
         """Return the recipe that the parameters define."""
         self._check_parameters()
-        return Recipe(self.kernel_options(given), self._method(), self._task(), self.tol, bool(self.verbose))
+        return Recipe(
+            self.kernel_options(given), self._method(), self._task(), self.tol, bool(self.verbose)
+        )
 
-    def fit_input(self, given: FitInput, calibration: Any = None, starts: Any = None, **known: Any) -> Self:
-        """Fit to validated samples; where there are probabilities, these are by `calibration` if it is given."""
+    def fit_input(
+        self, given: FitInput, calibration: Any = None, starts: Any = None, **known: Any
+    ) -> Self:
+        """Fit to validated samples; where there are probabilities, these are by `calibration` if it
+        is given."""
         self.keep(fit(self.recipe(given), given, starts=starts, **known), given)
         return self
 
     def keep(self, fit: Fit, given: FitInput) -> None:
-        """Set the attributes and the function of a fit to validated samples, and warn of what it has not reached."""
+        """Set the attributes and the function of a fit to validated samples, and warn of what it
+        has not reached."""
         self.n_support_ = fit.task.count_support(given.y, fit.data.kept[fit.support])
         for name, value in fit.attributes().items():
             setattr(self, name, value)

@@ -1,4 +1,5 @@
-"""The facts of a fitted model as names and values, for terminal, page and notebook; and how a notebook shows them."""
+"""The facts of a fitted model as names and values, for terminal, page and notebook; and how a
+notebook shows them."""
 
 from __future__ import annotations
 
@@ -58,7 +59,11 @@ class ModelCard:
     @property
     def has_support(self) -> bool:
         """Whether some samples may be no support vectors; a smooth loss gives all a coefficient."""
-        return not self.is_ridge and getattr(self.model, "loss", "") not in ("cox", "rank", "squared")
+        return not self.is_ridge and getattr(self.model, "loss", "") not in (
+            "cox",
+            "rank",
+            "squared",
+        )
 
     @property
     def classes(self) -> list[Any]:
@@ -73,12 +78,15 @@ class ModelCard:
         shares = means / (float(means.sum()) or 1.0)
         return [
             KernelShare(name, float(mean), float(share), own.tolist() if several else [])
-            for name, mean, share, own in zip(self.model.kernel_names_, means, shares, weights.T, strict=True)
+            for name, mean, share, own in zip(
+                self.model.kernel_names_, means, shares, weights.T, strict=True
+            )
         ]
 
     @property
     def views(self) -> dict[str, float]:
-        """The share of every view in the sum of all weights, the largest first; of classes, their mean."""
+        """The share of every view in the sum of all weights, the largest first; of classes, their
+        mean."""
         sums = {name: float(np.mean(weight)) for name, weight in self.model.view_weights_.items()}
         total = sum(sums.values()) or 1.0
         return {name: one / total for name, one in sorted(sums.items(), key=lambda item: -item[1])}
@@ -90,9 +98,15 @@ class ModelCard:
         if self.has_targets:
             # The weights of a target were chosen by the score.
             what = f"training score by leave-one-out, mean of {len(model.alpha_)} targets"
-            return [(what, f"{model.best_score_:.4f}"), ("alpha, median", f"{np.median(model.alpha_):.3g}")]
+            return [
+                (what, f"{model.best_score_:.4f}"),
+                ("alpha, median", f"{np.median(model.alpha_):.3g}"),
+            ]
         if self.is_ridge:
-            return [("leave-one-out score", f"{model.best_score_:.4f}"), ("alpha", f"{model.alpha_:.3g}")]
+            return [
+                ("leave-one-out score", f"{model.best_score_:.4f}"),
+                ("alpha", f"{model.alpha_:.3g}"),
+            ]
         if len(getattr(model, "scores_by_norm_", ())) < 2:
             return []
         at = int(np.searchsorted(model.Cs_, model.C_))
@@ -100,15 +114,21 @@ class ModelCard:
 
     @property
     def facts(self) -> list[tuple[str, str]]:
-        """Name and value of the objective, of what is proven of it, of support vectors and iterations."""
+        """Name and value of the objective, of what is proven of it, of support vectors and
+        iterations."""
         model = self.model
         if hasattr(model, "elbo_"):
-            return [("evidence lower bound", f"{model.elbo_:.6g}"), ("iterations", f"{model.n_iter_}")]
+            return [
+                ("evidence lower bound", f"{model.elbo_:.6g}"),
+                ("iterations", f"{model.n_iter_}"),
+            ]
         if hasattr(model, "similarity_"):
             largest = ", ".join(f"{value:.4g}" for value in model.eigenvalues_[:5])
             found = [("components", f"{len(model.eigenvalues_)}, largest eigenvalues {largest}")]
             return found + (
-                [("clusters", f"{model.n_clusters_} by {model.embedding}")] if hasattr(model, "labels_") else []
+                [("clusters", f"{model.n_clusters_} by {model.embedding}")]
+                if hasattr(model, "labels_")
+                else []
             )
         if self.has_targets:
             return [
@@ -118,26 +138,36 @@ class ModelCard:
         if self.is_ridge:
             return [
                 ("criterion, in nats", f"{model.criterion_:.6g}"),
-                ("largest slope per sample", f"{model.stationarity_:.2g} after {model.n_iter_} evaluations"),
+                (
+                    "largest slope per sample",
+                    f"{model.stationarity_:.2g} after {model.n_iter_} evaluations",
+                ),
             ]
         gap = ("gap of the machine under the gates", f"{model.duality_gap_:.2g}")
         if not hasattr(model, "gate"):
             met = "within" if model.duality_gap_ <= model.tol else "above"
             gap = ("certified gap", f"{model.duality_gap_:.2g}, {met} tol={model.tol:g}")
-        support = f"{len(model.support_)} ({100 * model.support_fraction_:.1f} % of the distinct samples)"
+        support = (
+            f"{len(model.support_)} ({100 * model.support_fraction_:.1f} % of the distinct samples)"
+        )
         iterations = f"{model.n_iter_} (machine solves: {model.n_solves_})"
         found = [gap, ("objective", f"{model.objective_:.6g}"), ("iterations", iterations)]
-        return [*found[:2], *([("support vectors", support)] if self.has_support else []), *found[2:]]
+        return [
+            *found[:2],
+            *([("support vectors", support)] if self.has_support else []),
+            *found[2:],
+        ]
 
 
-# In a notebook -------------------------------------------------------------------------------------------------------
+# In a notebook ------------------------------------------------------------------------------------
 
 #: Kernels and classes shown at most; of more, the heaviest kernels, and the mean over the classes.
 _MOST_KERNELS = 30
 _MOST_CLASSES = 12
 
-# One blue that is seen on white and on black; everything else is as where it stands. Notebooks colour and align tables
-# for data frames: those here are part of scikit-learn's box, which is light in dark notebooks, too.
+# One blue that is seen on white and on black; everything else is as where it stands. Notebooks
+# colour and align tables for data frames: those here are part of scikit-learn's box, which is light
+# in dark notebooks, too.
 _STYLE = """<style>
 .km-summary{font-size:0.9em;margin:0.6em;color:inherit;background:transparent}
 .km-summary :is(table,tr,th,td){border:none!important;background:transparent;color:inherit!important}
@@ -153,7 +183,8 @@ _STYLE = """<style>
 
 
 def summary_html(model: Estimator) -> str:
-    """Return facts and weights of a fitted estimator as HTML without scripts; nothing for an unfitted one."""
+    """Return facts and weights of a fitted estimator as HTML without scripts; nothing for an
+    unfitted one."""
     if not hasattr(model, "history_") and not hasattr(model, "embedding_"):
         return ""
     card = ModelCard(model)

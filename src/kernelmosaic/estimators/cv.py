@@ -1,4 +1,5 @@
-"""Estimators that choose C and the norm of the weights by cross-validation, with probabilities from the same folds."""
+"""Estimators that choose C and the norm of the weights by cross-validation, with probabilities from
+the same folds."""
 
 from __future__ import annotations
 
@@ -12,7 +13,16 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, proces
 from sklearn.utils.validation import _num_samples
 
 from kernelmosaic._checks import check_choice, check_count, check_positive
-from kernelmosaic._typing import Array, Estimator, KernelsLike, MatrixLike, SampleWeight, Seed, Settings, TargetLike
+from kernelmosaic._typing import (
+    Array,
+    Estimator,
+    KernelsLike,
+    MatrixLike,
+    SampleWeight,
+    Seed,
+    Settings,
+    TargetLike,
+)
 from kernelmosaic.engine import conformal
 from kernelmosaic.engine.calibration import CALIBRATIONS
 from kernelmosaic.engine.fit import fit
@@ -57,7 +67,8 @@ SEARCH_PARAMETERS = (
 
 
 class PathSearch(BaseEstimator):
-    """What all searches along a path share: folds, scores, the choice, and what is routed to whom."""
+    """What all searches along a path share: folds, scores, the choice, and what is routed to
+    whom."""
 
     # The parameters of a search, which every subclass has (`SEARCH_PARAMETERS`).
     Cs: Any
@@ -82,26 +93,38 @@ class PathSearch(BaseEstimator):
         params = self.get_params(deep=False)
         return {name: value for name, value in params.items() if name not in SEARCH_PARAMETERS}
 
-    # scikit-learn's conventions ------------------------------------------------------------------------------------
+    # scikit-learn's conventions -------------------------------------------------------------------
 
     def __sklearn_is_fitted__(self) -> bool:
         # Without a refit there are scores, and nothing to predict with.
         return self._is_refitted
 
     def get_metadata_routing(self) -> MetadataRouter:
-        """Return what `fit` passes on: ``groups`` and such to the splitter, ``sample_weight`` to the scorer.
+        """Return what `fit` passes on: ``groups`` and such to the splitter, ``sample_weight`` to
+        the scorer.
 
-        Without `scoring`, folds are scored by ``score``: what it is to be given, ``set_score_request`` says.
+        Without `scoring`, folds are scored by ``score``: what it is to be given,
+        ``set_score_request`` says.
         """
-        # A scorer that passes on to this estimator's own would ask it for its routing, which is asked for here.
+        # A scorer that passes on to this estimator's own would ask it for its routing, which is
+        # asked for here.
         scorer = self._get_metadata_request() if self.scoring is None else self._scorer()
         return self._router(self, scorer).add_self_request(self)
 
-    def _search(self, estimator: Estimator, given: FitInput, routed: Bunch) -> tuple[PathResult, int, int]:
-        """Follow the paths of all folds; return what was found, and the numbers of the norm and the C chosen."""
-        rule, scorer, choice = path_rule(estimator), self._scorer(), check_choice("rule", self.rule, RULES)
+    def _search(
+        self, estimator: Estimator, given: FitInput, routed: Bunch
+    ) -> tuple[PathResult, int, int]:
+        """Follow the paths of all folds; return what was found, and the numbers of the norm and the
+        C chosen."""
+        rule, scorer, choice = (
+            path_rule(estimator),
+            self._scorer(),
+            check_choice("rule", self.rule, RULES),
+        )
         strata = given.y if rule.strata is None else rule.strata(given.y)
-        splits = self._splitter(estimator, strata).split(as_given(given), strata, **routed.splitter.split)
+        splits = self._splitter(estimator, strata).split(
+            as_given(given), strata, **routed.splitter.split
+        )
         folds = read_folds(splits, _num_samples(given.X))
 
         def eligible_scores(found: PathResult) -> Array:
@@ -112,10 +135,14 @@ class PathSearch(BaseEstimator):
             norms = self._norms()
             near = None if self.near is None else check_count("near", self.near)
             near = near if "uniform" in norms else None
-            options = PathOptions(bool(self.scale), self.n_jobs, show, near, eligible_scores, choice)
+            options = PathOptions(
+                bool(self.scale), self.n_jobs, show, near, eligible_scores, choice
+            )
             found = search_paths(estimator, given, folds, self.Cs, norms, options)
         remedy = "raise max_iter, accept a larger tol, or try smaller Cs"
-        self.n_unconverged_ = warn_of_gaps(type(self).__name__, found.all_gaps(), found.model.tol, remedy)
+        self.n_unconverged_ = warn_of_gaps(
+            type(self).__name__, found.all_gaps(), found.model.tol, remedy
+        )
         scores = found.scores(scorer, routed.scorer.score, self.calibration)
         self._require_scores(scores)
         eligible = _without_blind_models(scores, found, scorer)
@@ -126,7 +153,9 @@ class PathSearch(BaseEstimator):
             self.norm_ = found.norms[m]
             self.scores_by_norm_ = dict(zip(found.norms, scores, strict=True))
             self.weights_by_norm_ = found.learned(scores, choice)
-            self.weights_path_by_norm_ = {norm: found.mean_weights(k) for k, norm in enumerate(found.norms)}
+            self.weights_path_by_norm_ = {
+                norm: found.mean_weights(k) for k, norm in enumerate(found.norms)
+            }
             if self.verbose:
                 said = describe_choice(self.scores_by_norm_, self.norm_, i, choice)
                 print(f"{type(self).__name__}: {said}.", flush=True)
@@ -141,21 +170,27 @@ class PathSearch(BaseEstimator):
         lost = [str(k + 1) for k in np.flatnonzero(np.isnan(scores).all(axis=(0, 2)))]
         where = f"fold {', '.join(lost)}" if lost else "some fold for every C"
         raise ValueError(
-            f"scoring={self.scoring!r} is undefined in {where} (of {scores.shape[1]}), whose held-out samples may "
-            "lack a class or an event, or be a single one: use fewer folds (cv), stratified folds, or another scoring."
+            f"scoring={self.scoring!r} is undefined in {where} (of {scores.shape[1]}), whose"
+            " held-out samples may lack a class or an event, or be a single one: use fewer folds"
+            " (cv), stratified folds, or another scoring."
         )
 
     def _unseen(self) -> conformal.Conformal:
-        """Return the machines of the folds, or raise if none holds out what intervals or sets are of."""
+        """Return the machines of the folds, or raise if none holds out what intervals or sets are
+        of."""
         if self._conformal is None:
             raise ValueError(
-                "y: intervals need numeric targets, and sets need one class per sample; held-out samples of positive "
-                "weight are needed for both."
+                "y: intervals need numeric targets, and sets need one class per sample; held-out"
+                " samples of positive weight are needed for both."
             )
         return self._conformal
 
     def _norms(self) -> list[Any]:
-        norms = [self.norms] if isinstance(self.norms, str | int | float) or self.norms is None else list(self.norms)
+        norms = (
+            [self.norms]
+            if isinstance(self.norms, str | int | float) or self.norms is None
+            else list(self.norms)
+        )
         if not norms:
             raise ValueError(f"norms={self.norms!r}: give at least one, such as 1, 2 or 'uniform'.")
         return norms
@@ -164,7 +199,9 @@ class PathSearch(BaseEstimator):
         # Loads a good part of scikit-learn, which the estimators that choose nothing do without.
         from sklearn.model_selection import check_cv
 
-        return check_cv(self.cv, y, classifier=is_classifier(self) or path_rule(estimator).strata is not None)
+        return check_cv(
+            self.cv, y, classifier=is_classifier(self) or path_rule(estimator).strata is not None
+        )
 
     def _scorer(self) -> Any:
         from sklearn.metrics import check_scoring
@@ -172,7 +209,7 @@ class PathSearch(BaseEstimator):
         check_one_score(self.scoring)
         return check_scoring(getattr(self, "estimator", self), scoring=self.scoring)
 
-    # What is routed to whom ----------------------------------------------------------------------------------------
+    # What is routed to whom -----------------------------------------------------------------------
 
     def _routed(self, sample_weight: SampleWeight, params: Settings) -> Bunch:
         """Return what estimator, splitter and scorer are given of the metadata of `fit`."""
@@ -184,7 +221,9 @@ class PathSearch(BaseEstimator):
             return routed
         unknown = set(params) - {"groups"}
         if unknown:
-            raise TypeError(f"{type(self).__name__}.fit() got an unexpected argument {sorted(unknown)[0]!r}.")
+            raise TypeError(
+                f"{type(self).__name__}.fit() got an unexpected argument {sorted(unknown)[0]!r}."
+            )
         weight = {} if sample_weight is None else {"sample_weight": sample_weight}
         # A user's function may not accept weights.
         known = self.scoring is None or isinstance(self.scoring, str)
@@ -201,8 +240,8 @@ class PathSearch(BaseEstimator):
 def _without_blind_models(scores: Array, found: PathResult, scorer: Any) -> Array:
     """Return the scores of the models that may be chosen, NaN of the others.
 
-    Scores of ranks and of probabilities do not penalise a model that never predicts a rare class. By such scores, none
-    is chosen whose predictions name fewer classes than those of another.
+    Scores of ranks and of probabilities do not penalise a model that never predicts a rare class.
+    By such scores, none is chosen whose predictions name fewer classes than those of another.
     """
     tried = ~np.isnan(scores.mean(axis=1))
     if getattr(scorer, "_response_method", "predict") == "predict" or not tried.any():
@@ -212,19 +251,23 @@ def _without_blind_models(scores: Array, found: PathResult, scorer: Any) -> Arra
     return np.where(blind[:, np.newaxis], np.nan, scores)
 
 
-def fit_choice(self: Any, X: MatrixLike, y: TargetLike, sample_weight: SampleWeight = None, **params: Any) -> Any:
+def fit_choice(
+    self: Any, X: MatrixLike, y: TargetLike, sample_weight: SampleWeight = None, **params: Any
+) -> Any:
     """Choose C and the norm by cross-validation, and fit to all samples.
 
     Parameters
     ----------
-    X : array-like, sparse matrix or data frame of shape (n_samples, n_features), or dict or list of such tables
+    X : array-like, sparse matrix or data frame of shape (n_samples, n_features), or dict or list of
+    such tables
         Samples; several tables have the same rows.
     y : array-like of shape (n_samples,), or of shape (n_samples, n_targets) for a regression
         Classes, or targets.
     sample_weight : array-like of shape (n_samples,), optional
         Factors of C, sample by sample; they count in the scores as well.
     **params : dict
-        ``groups`` for the splitter; with metadata routing enabled, whatever splitter and scorer request.
+        ``groups`` for the splitter; with metadata routing enabled, whatever splitter and scorer
+        request.
 
     Returns
     -------
@@ -252,59 +295,68 @@ def in_memory(X: MatrixLike) -> MatrixLike:
         return np.asarray(X)
     if is_streamed(X):
         raise ValueError(
-            f"X={type(X).__name__}: cross-validation supports arrays, sparse matrices and data frames; load the "
-            "samples, or choose C yourself and use the estimator without a search."
+            f"X={type(X).__name__}: cross-validation supports arrays, sparse matrices and data"
+            " frames; load the samples, or choose C yourself and use the estimator without a"
+            " search."
         )
     return X
 
 
 class MKLClassifierCV(PathSearch, MKLClassifier):
-    """:class:`MKLClassifier` with C and the norm of its weights chosen by cross-validation, and with probabilities.
+    """:class:`MKLClassifier` with C and the norm of its weights chosen by cross-validation, and
+    with probabilities.
 
-    Every fold follows a path of warm-started fits along C, one path per norm, and the best pair is fitted to all
-    samples. The decision values of the samples held out calibrate :meth:`predict_proba`.
+    Every fold follows a path of warm-started fits along C, one path per norm, and the best pair is
+    fitted to all samples. The decision values of the samples held out calibrate
+    :meth:`predict_proba`.
 
     Parameters
     ----------
     kernels : list, default=None
         As in :class:`MKLClassifier`.
     Cs : int or array-like, default=11
-        The values of C to try, or their number: that many from 0.01 to 1000, evenly spaced on a logarithmic scale.
+        The values of C to try, or their number: that many from 0.01 to 1000, evenly spaced on a
+        logarithmic scale.
     norms : sequence, default=(1, 2, "uniform")
         The norms of the weights to try; ``"uniform"`` gives all kernels the same weight, and
-        ``"loo"`` those that :class:`MKLRidgeClassifierCV` learns from the training samples of each fold, divided by
-        their sum. The studies show whether these help a support vector machine. Where equal weights are among them,
-        learned ones are chosen only if their best mean score is higher than that of equal weights by more than one
-        standard error of the differences over the folds.
+        ``"loo"`` those that :class:`MKLRidgeClassifierCV` learns from the training samples of each
+        fold, divided by their sum. The studies show whether these help a support vector machine.
+        Where equal weights are among them, learned ones are chosen only if their best mean score is
+        higher than that of equal weights by more than one standard error of the differences over
+        the folds.
     near : int, default=1
-        Where equal weights are among the norms they are tried at all values of C first. Every other norm is then tried
-        at the C at which its equal weights, P^(1 − 1/p) times larger, give the best of these models again, and at so
-        many values on both sides; as long as its best value is the first or the last of them, as many more are tried
-        on that side. None tries all norms at all values. What is not tried has the score, the weights and the gap NaN
-        in the attributes.
+        Where equal weights are among the norms they are tried at all values of C first. Every other
+        norm is then tried at the C at which its equal weights, P^(1 − 1/p) times larger, give the
+        best of these models again, and at so many values on both sides; as long as its best value
+        is the first or the last of them, as many more are tried on that side. None tries all norms
+        at all values. What is not tried has the score, the weights and the gap NaN in the
+        attributes.
     rule : {"best", "one_standard_error"}, default="best"
-        How C is chosen, with learned weights or with equal ones. ``"best"`` takes the best mean score; of scores that
-        differ by less than the fits' tolerance, or by less than a sample, that of the smallest C, then of the first
-        norm. ``"one_standard_error"`` takes the smallest C whose mean score is at most one standard error below the
-        best.
+        How C is chosen, with learned weights or with equal ones. ``"best"`` takes the best mean
+        score; of scores that differ by less than the fits' tolerance, or by less than a sample,
+        that of the smallest C, then of the first norm. ``"one_standard_error"`` takes the smallest
+        C whose mean score is at most one standard error below the best.
     cv : int, splitter or iterable, default=5
         As in :class:`~sklearn.model_selection.GridSearchCV`: a number means stratified folds.
     scoring : str or callable, default=None
-        As in :class:`~sklearn.model_selection.GridSearchCV`; None means accuracy. A function is called with an
-        estimator of the samples held out: its `predict`, `decision_function` and `predict_proba`, which is
-        calibrated by the other folds. Where a scorer of scikit-learn reads one of the latter two, as ``"roc_auc"``
-        does, models whose predictions never name a class that those of others name are not chosen.
+        As in :class:`~sklearn.model_selection.GridSearchCV`; None means accuracy. A function is
+        called with an estimator of the samples held out: its `predict`, `decision_function` and
+        `predict_proba`, which is calibrated by the other folds. Where a scorer of scikit-learn
+        reads one of the latter two, as ``"roc_auc"`` does, models whose predictions never name a
+        class that those of others name are not chosen.
     n_jobs : int, default=None
-        The number of folds computed at the same time, in separate processes. None computes them in threads, as many as
-        linear algebra may use, where folds are large enough to gain and there is memory for their kernels.
+        The number of folds computed at the same time, in separate processes. None computes them in
+        threads, as many as linear algebra may use, where folds are large enough to gain and there
+        is memory for their kernels.
     refit : bool, default=True
         Whether to fit the chosen parameters to all samples; otherwise there are only scores.
     scale : bool, default=True
-        Whether to standardise the columns that kernels read as numbers, by the training samples of each fit; sparse
-        samples are divided by the standard deviations only. Row numbers, strings and other columns stay as they are.
+        Whether to standardise the columns that kernels read as numbers, by the training samples of
+        each fit; sparse samples are divided by the standard deviations only. Row numbers, strings
+        and other columns stay as they are.
     calibration : {"sigmoid", "isotonic"}, default="sigmoid"
-        How decision values become probabilities: p ∝ exp(h(f_c)) with one increasing, piecewise linear h for all
-        classes, or one monotone function per class.
+        How decision values become probabilities: p ∝ exp(h(f_c)) with one increasing, piecewise
+        linear h for all classes, or one monotone function per class.
     fixed_weights, penalties, penalty_power, slack, solver, easymkl_lambda, multi_class, normalize
         As in :class:`MKLClassifier`.
     approximation, rank, missing, class_weight, tol, max_iter, memory_budget, device, random_state
@@ -323,19 +375,20 @@ class MKLClassifierCV(PathSearch, MKLClassifier):
     scores_ : ndarray of shape (folds, Cs)
         The scores of the chosen norm; those of all norms are in the dictionary ``scores_by_norm_``.
     weights_by_norm_ : dict of ndarray
-        The weights of each norm at its best C, averaged over the folds; where equal weights score best, these are the
-        learned ones.
+        The weights of each norm at its best C, averaged over the folds; where equal weights score
+        best, these are the learned ones.
     best_score_ : float
         The mean score of the choice over the folds.
     weights_path_ : ndarray of shape (Cs, P) or (Cs, classes, P)
-        The weights of the kernels along the path, with the chosen norm, averaged over the folds; those of every fold
-        are in ``weights_paths_``, those of all norms in the dictionary ``weights_path_by_norm_``.
+        The weights of the kernels along the path, with the chosen norm, averaged over the folds;
+        those of every fold are in ``weights_paths_``, those of all norms in the dictionary
+        ``weights_path_by_norm_``.
     duality_gaps_ : ndarray of shape (folds, Cs)
         The certified relative duality gap of every fit of the chosen norm.
     n_unconverged_ : int
         How many fits of the folds, of all norms, did not reach `tol`; a warning says so, too.
-    weights_, kernel_names_, dual_coef_, support_, n_support_, support_fraction_, intercept_, objective_, duality_gap_,
-    converged_, solver_
+    weights_, kernel_names_, dual_coef_, support_, n_support_, support_fraction_, intercept_,
+    objective_, duality_gap_, converged_, solver_
         Of the fit to all samples, as in :class:`MKLClassifier`.
     n_iter_, n_solves_, history_, classes_, n_features_in_, feature_names_in_
         As in :class:`MKLClassifier`.
@@ -432,30 +485,33 @@ class MKLClassifierCV(PathSearch, MKLClassifier):
 class MKLRegressorCV(PathSearch, MKLRegressor):
     """:class:`MKLRegressor` with C and the norm of its weights chosen by cross-validation.
 
-    Every fold follows a path of warm-started fits along C, one path per norm, and the best pair is fitted to all
-    samples.
+    Every fold follows a path of warm-started fits along C, one path per norm, and the best pair is
+    fitted to all samples.
 
     Parameters
     ----------
     kernels : list, default=None
         As in :class:`MKLRegressor`.
     Cs : int or array-like, default=11
-        The values of C to try, or their number: that many from 0.01 to 1000 standard deviations of y, evenly spaced on
-        a logarithmic scale.
+        The values of C to try, or their number: that many from 0.01 to 1000 standard deviations of
+        y, evenly spaced on a logarithmic scale.
     norms : sequence, default=(1, 2, "uniform")
         The norms of the weights to try; ``"uniform"`` gives all kernels the same weight, and
-        ``"loo"`` those that :class:`MKLRidgeCV` learns from the training samples of each fold, divided by their sum.
-        Learned weights must win by more than one standard error, as in :class:`MKLClassifierCV`.
+        ``"loo"`` those that :class:`MKLRidgeCV` learns from the training samples of each fold,
+        divided by their sum. Learned weights must win by more than one standard error, as in
+        :class:`MKLClassifierCV`.
     cv : int, splitter or iterable, default=5
         As in :class:`~sklearn.model_selection.GridSearchCV`.
     scoring : str or callable, default=None
-        As in :class:`~sklearn.model_selection.GridSearchCV`; None means R², or with ``loss="quantile"`` minus the mean
-        pinball loss. A function is called with an estimator whose predictions are those of the samples held out.
+        As in :class:`~sklearn.model_selection.GridSearchCV`; None means R², or with
+        ``loss="quantile"`` minus the mean pinball loss. A function is called with an estimator
+        whose predictions are those of the samples held out.
     near, rule, n_jobs, refit, scale
         As in :class:`MKLClassifierCV`.
     epsilon : float or "auto", default="auto"
         As in :class:`MKLRegressor`; ``"auto"`` is a tenth of the standard deviation of y.
-    loss, quantile, fixed_weights, penalties, penalty_power, slack, solver, normalize, approximation, rank
+    loss, quantile, fixed_weights, penalties, penalty_power, slack, solver, normalize,
+    approximation, rank
         As in :class:`MKLRegressor`.
     missing, tol, max_iter, memory_budget, device, random_state
         As in :class:`MKLRegressor`.
@@ -464,14 +520,15 @@ class MKLRegressorCV(PathSearch, MKLRegressor):
 
     Attributes
     ----------
-    C_, norm_, Cs_, scores_, scores_by_norm_, weights_by_norm_, best_score_, weights_path_, weights_paths_
+    C_, norm_, Cs_, scores_, scores_by_norm_, weights_by_norm_, best_score_, weights_path_,
+    weights_paths_
         As in :class:`MKLClassifierCV`.
     weights_path_by_norm_, duality_gaps_, n_unconverged_
         As in :class:`MKLClassifierCV`.
     epsilon_ : float
         The half-width of the tube.
-    weights_, kernel_names_, dual_coef_, support_, n_support_, support_fraction_, intercept_, objective_, duality_gap_,
-    converged_, solver_
+    weights_, kernel_names_, dual_coef_, support_, n_support_, support_fraction_, intercept_,
+    objective_, duality_gap_, converged_, solver_
         Of the fit to all samples, as in :class:`MKLRegressor`.
 
     Examples

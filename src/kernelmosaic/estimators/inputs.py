@@ -219,7 +219,8 @@ def read_samples(
     targets : TargetRules
         What targets may be.
     estimator : KernelEstimator
-        Its parameters and kernels say what samples may be. Errors name its class. It is not changed.
+        Its parameters and kernels say what samples may be. Errors name its class. It is not
+        changed.
     """
     # 1. Several tables become one. Arrays have no names of rows, and an array is one table.
     columns_of_tables: dict[str, list[Any]] = {}
@@ -283,7 +284,9 @@ def read_training_table(
     X, form = _array_form(X, sparse_names, rules)
     estimator_copy = copy(estimator)
     table, target = _check_arrays(X, y, form, targets, estimator_copy, sparse_names, reset=True)
-    names = getattr(estimator_copy, "feature_names_in_", None) if sparse_names is None else sparse_names
+    names = (
+        getattr(estimator_copy, "feature_names_in_", None) if sparse_names is None else sparse_names
+    )
     rules = replace(rules, n_columns=estimator_copy.n_features_in_, column_names=names)
 
     # 3. Views that samples lack.
@@ -305,19 +308,22 @@ def _refuse_several_labels(y: TargetLike, estimator: str) -> None:
     widths = {len(labels) for labels in y} if is_ragged else set(getattr(y, "shape", ())[1:2])
     if len(widths) > 1 or max(widths, default=1) > 1:
         raise ValueError(
-            "y should be a 1d array, one class per sample, and has several labels per sample: "
-            "DiscriminantMKLClassifier takes a matrix of zeros and ones (MultiLabelBinarizer makes one of lists), "
-            f"and sklearn.multioutput.MultiOutputClassifier({estimator}()) fits one model per column."
+            "y should be a 1d array, one class per sample, and has several labels per sample:"
+            " DiscriminantMKLClassifier takes a matrix of zeros and ones (MultiLabelBinarizer"
+            f" makes one of lists), and sklearn.multioutput.MultiOutputClassifier({estimator}())"
+            " fits one model per column."
         )
 
 
 def read_targets(y: TargetLike, is_number: bool) -> TargetLike:
-    """Return targets as an array, those that are to be numbers as numbers, or raise if a sample has none.
+    """Return targets as an array, those that are to be numbers as numbers, or raise if a sample has
+    none.
 
     Parameters
     ----------
     y : list, array, Series or data frame
-        Targets. Those whose form is wrong in another way are returned as they are; scikit-learn's check refuses them.
+        Targets. Those whose form is wrong in another way are returned as they are; scikit-learn's
+        check refuses them.
     is_number : bool
         Whether targets are numbers, not classes.
     """
@@ -335,8 +341,8 @@ def read_targets(y: TargetLike, is_number: bool) -> TargetLike:
     if empty.any():
         rows = np.unique(np.argwhere(empty)[:, 0])
         raise ValueError(
-            f"Input y contains NaN: {len(rows)} of {len(values)} samples have no target, the first of them sample "
-            f"{rows[0]}; leave them out of X and y."
+            f"Input y contains NaN: {len(rows)} of {len(values)} samples have no target, the first"
+            f" of them sample {rows[0]}; leave them out of X and y."
         )
     if is_number and values.dtype.kind == "O":
         with suppress(TypeError, ValueError):  # text, which scikit-learn's check refuses
@@ -355,7 +361,9 @@ def _targets_of_rows(y: TargetLike, rows: RowSource, targets: TargetRules) -> Ta
     if targets.are_numbers:
         return check_array(target, ensure_2d=False, input_name="y", dtype=np.float64)
     is_float = target.dtype.kind == "f"
-    return check_array(target, ensure_2d=False, input_name="y", dtype=None, ensure_all_finite=is_float)
+    return check_array(
+        target, ensure_2d=False, input_name="y", dtype=None, ensure_all_finite=is_float
+    )
 
 
 def read_sample_weight(sample_weight: SampleWeight, X: MatrixLike) -> Array:
@@ -367,10 +375,14 @@ def read_sample_weight(sample_weight: SampleWeight, X: MatrixLike) -> Array:
             raise TypeError("complex numbers")
         given = given.astype(np.float64)
     except (TypeError, ValueError):
-        raise ValueError(f"sample_weight={reprlib.repr(sample_weight)}: give one number per sample, or None.") from None
+        raise ValueError(
+            f"sample_weight={reprlib.repr(sample_weight)}: give one number per sample, or None."
+        ) from None
     if given.size > 0 and not given.any():
         raise ValueError("sample_weight is zero everywhere: at least one sample must count.")
-    return np.asarray(_check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True))
+    return np.asarray(
+        _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+    )
 
 
 # New samples --------------------------------------------------------------------------------------
@@ -472,8 +484,8 @@ def _refuse_paths(X: MatrixLike) -> None:
     """Raise if samples are rows on a disk; a memory map can be read like an array."""
     if is_streamed(X) and not isinstance(X, np.memmap):
         raise ValueError(
-            f"X={X!r}: samples are read from files with approximation='nystroem' or 'fourier' only; "
-            "load them, or choose one of these."
+            f"X={X!r}: samples are read from files with approximation='nystroem' or 'fourier' only;"
+            " load them, or choose one of these."
         )
 
 
@@ -484,7 +496,9 @@ def _open_rows(X: MatrixLike) -> RowSource:
     """
     rows = open_rows(X)
     if isinstance(rows, ArrayRows) and rows.X.ndim != 2:
-        raise ValueError(f"X has {rows.X.ndim} dimensions: give samples in rows and features in columns.")
+        raise ValueError(
+            f"X has {rows.X.ndim} dimensions: give samples in rows and features in columns."
+        )
     if isinstance(rows, ArrayRows) and rows.X.dtype.kind not in "biuf":
         raise ValueError(f"X has the dtype {rows.X.dtype}: a memory map must hold real numbers.")
     return rows

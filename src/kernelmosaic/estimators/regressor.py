@@ -13,7 +13,16 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from kernelmosaic._checks import check_positive
-from kernelmosaic._typing import Array, ArrayOrTensor, KernelsLike, MatrixLike, SampleWeight, Seed, Settings, TargetLike
+from kernelmosaic._typing import (
+    Array,
+    ArrayOrTensor,
+    KernelsLike,
+    MatrixLike,
+    SampleWeight,
+    Seed,
+    Settings,
+    TargetLike,
+)
 from kernelmosaic.backend import to_host
 from kernelmosaic.engine.samples import FitInput
 from kernelmosaic.engine.tasks import Novelty, Numbers, PathRule, mean_deviation
@@ -27,9 +36,9 @@ from kernelmosaic.stacking import check_row_names
 class MKLRegressor(RegressorMixin, BaseMKL):
     """Support vector regression on a weighted sum of kernels.
 
-    Minimises ½ (Σ_m d_m ‖w_m‖)² + C Σ max(0, |y_i − f(x_i)| − ε) over f(x) = Σ_m ⟨w_m, φ_m(x)⟩ + b, or the same with
-    another loss. Several targets are learned with one function each and one weight per kernel for all of them, which
-    minimise the sum of their objectives.
+    Minimises ½ (Σ_m d_m ‖w_m‖)² + C Σ max(0, |y_i − f(x_i)| − ε) over f(x) = Σ_m ⟨w_m, φ_m(x)⟩ + b,
+    or the same with another loss. Several targets are learned with one function each and one weight
+    per kernel for all of them, which minimise the sum of their objectives.
 
     Parameters
     ----------
@@ -38,22 +47,26 @@ class MKLRegressor(RegressorMixin, BaseMKL):
     C : float, default=1.0
         Factor of the loss.
     epsilon : float, default=0.1
-        Half-width ε of the tube in which errors are free; with ``loss="huber"`` the error up to which the loss is
-        quadratic. In units of the targets.
+        Half-width ε of the tube in which errors are free; with ``loss="huber"`` the error up to
+        which the loss is quadratic. In units of the targets.
     loss : {"epsilon", "huber", "squared", "quantile"}, default="epsilon"
-        Loss of an error r. ``"epsilon"``: max(0, |r| − ε), squared with ``slack=2``, where the objective is
-        (Σ_m d_m ‖w_m‖)² plus C times the losses. ``"huber"``: r²/(2ε) up to ε and
-        |r| − ε/2 beyond, so that errors beyond count by their size as with ``"epsilon"``, and there is no tube.
-        ``"squared"``: r², the same as ``"epsilon"`` with ``epsilon=0, slack=2``; the objective then is
-        (Σ_m d_m ‖w_m‖)² + C Σ r_i². ``"quantile"``: q r of r = y − f(x) above zero and (q − 1) r below, the pinball
-        loss, whose minimum has about a share q of the targets below f. `slack` is read by ``"epsilon"`` only.
+        Loss of an error r. ``"epsilon"``: max(0, |r| − ε), squared with ``slack=2``, where the
+        objective is (Σ_m d_m ‖w_m‖)² plus C times the losses. ``"huber"``: r²/(2ε) up to ε and
+        |r| − ε/2 beyond, so that errors beyond count by their size as with ``"epsilon"``, and there
+        is no tube.
+        ``"squared"``: r², the same as ``"epsilon"`` with ``epsilon=0, slack=2``; the objective then
+        is (Σ_m d_m ‖w_m‖)² + C Σ r_i². ``"quantile"``: q r of r = y − f(x) above zero and (q − 1) r
+        below, the pinball loss, whose minimum has about a share q of the targets below f. `slack`
+        is read by ``"epsilon"`` only.
     quantile : float or list of float, default=0.5
-        The share q of ``loss="quantile"``, between 0 and 1. Several, in increasing order, are learned with one function
-        each and one weight per kernel for all. Their predictions at a sample are put in order, so that no quantile
-        crosses another: the sum of their pinball losses becomes no larger by it (Chernozhukov et al. 2010), whereas
-        constraints in the problem would hold at the training samples alone. `contributions`, `objective_` and
+        The share q of ``loss="quantile"``, between 0 and 1. Several, in increasing order, are
+        learned with one function each and one weight per kernel for all. Their predictions at a
+        sample are put in order, so that no quantile crosses another: the sum of their pinball
+        losses becomes no larger by it (Chernozhukov et al. 2010), whereas constraints in the
+        problem would hold at the training samples alone. `contributions`, `objective_` and
         `duality_gap_` are those of the functions before they are put in order.
-    norm, weights, fixed_weights, penalties, penalty_power, slack, solver, normalize, approximation, rank
+    norm, weights, fixed_weights, penalties, penalty_power, slack, solver, normalize, approximation,
+    rank
         As in :class:`MKLClassifier`.
     missing, tol, max_iter, memory_budget, device, random_state, verbose
         As in :class:`MKLClassifier`.
@@ -71,8 +84,9 @@ class MKLRegressor(RegressorMixin, BaseMKL):
 
     References
     ----------
-    Gönen and Alpaydın (2011), "Regularizing multiple kernel learning using response surface methodology".
-    Chernozhukov, Fernández-Val and Galichon (2010), "Quantile and probability curves without crossing".
+    Gönen and Alpaydın (2011), "Regularizing multiple kernel learning using response surface
+    methodology". Chernozhukov, Fernández-Val and Galichon (2010), "Quantile and probability curves
+    without crossing".
 
     Examples
     --------
@@ -149,17 +163,21 @@ class MKLRegressor(RegressorMixin, BaseMKL):
             return replace(given, y=np.asarray(given.y, dtype=np.float64))
 
     def _task(self) -> Numbers:
-        return Numbers(type(self).__name__, None, self.loss, self.C, self.epsilon, self.slack, self.quantile)
+        return Numbers(
+            type(self).__name__, None, self.loss, self.C, self.epsilon, self.slack, self.quantile
+        )
 
     def predict(self, X: MatrixLike) -> Array:
         """Return the predicted targets, in the shape of those the model was fitted to.
 
-        Several quantiles have one column each, of shape (n_samples, quantiles), and increase from left to right.
+        Several quantiles have one column each, of shape (n_samples, quantiles), and increase from
+        left to right.
         """
         return self.decide(self._outputs(X))
 
     def score(self, X: MatrixLike, y: TargetLike, sample_weight: SampleWeight = None) -> float:
-        """Return R²; with ``loss="quantile"`` minus the mean pinball loss, of several quantiles the mean over them.
+        """Return R²; with ``loss="quantile"`` minus the mean pinball loss, of several quantiles the
+        mean over them.
 
         Parameters
         ----------
@@ -188,25 +206,28 @@ class MKLRegressor(RegressorMixin, BaseMKL):
 class MKLOneClass(OutlierMixin, BaseMKL):
     """One-class support vector machine on a weighted sum of kernels.
 
-    Minimises ½ (Σ_m d_m ‖w_m‖)² + 1/(ν n) Σ ξ_i + b subject to f(x_i) = Σ_m ⟨w_m, φ_m(x_i)⟩ + b ≥ −ξ_i; with
-    ``slack=2``, ½ (Σ_m d_m ‖w_m‖)² + 1/(2ν) Σ ξ_i² + b.
+    Minimises ½ (Σ_m d_m ‖w_m‖)² + 1/(ν n) Σ ξ_i + b subject to f(x_i) = Σ_m ⟨w_m, φ_m(x_i)⟩ + b ≥
+    −ξ_i; with ``slack=2``, ½ (Σ_m d_m ‖w_m‖)² + 1/(2ν) Σ ξ_i² + b.
 
     Parameters
     ----------
     kernels : list, default=None
-        As in :class:`MKLClassifier`; but None means Gaussians alone, of 0.175, 0.35 and 0.7 times the median distance
-        between training samples. Learned weights favour the widest, since no sample of another class contradicts it.
-        Where k(x, x) grows with the distance from the origin, as with linear and polynomial kernels, far samples are
-        not called novel: `fit` warns of such kernels unless ``normalize="diagonal"``.
+        As in :class:`MKLClassifier`; but None means Gaussians alone, of 0.175, 0.35 and 0.7 times
+        the median distance between training samples. Learned weights favour the widest, since no
+        sample of another class contradicts it. Where k(x, x) grows with the distance from the
+        origin, as with linear and polynomial kernels, far samples are not called novel: `fit` warns
+        of such kernels unless ``normalize="diagonal"``.
     nu : float, default=0.5
-        With ``slack=1``, above 0 and at most 1: at most this share of the training samples is called novel, at least
-        this share supports the boundary. With ``slack=2`` any positive number: it is added to the diagonal of the
-        combined kernel and bounds no share; the samples called novel are those that support the boundary.
+        With ``slack=1``, above 0 and at most 1: at most this share of the training samples is
+        called novel, at least this share supports the boundary. With ``slack=2`` any positive
+        number: it is added to the diagonal of the combined kernel and bounds no share; the samples
+        called novel are those that support the boundary.
     slack : {1, 2}, default=1
         Whether a sample below the boundary costs its distance ξ_i, or half of the square.
-    norm, weights, fixed_weights, penalties, penalty_power, solver, normalize, approximation, rank, missing
-        As in :class:`MKLClassifier`, except that ``normalize="centered"`` is refused: the origin would be the mean of
-        the samples.
+    norm, weights, fixed_weights, penalties, penalty_power, solver, normalize, approximation, rank,
+    missing
+        As in :class:`MKLClassifier`, except that ``normalize="centered"`` is refused: the origin
+        would be the mean of the samples.
     tol, max_iter, memory_budget, device, random_state, verbose
         As in :class:`MKLClassifier`.
 
@@ -294,12 +315,13 @@ class MKLOneClass(OutlierMixin, BaseMKL):
         super()._check_parameters()
         if check_positive("nu", self.nu) > 1 and self.slack == 1:
             raise ValueError(
-                f"nu={self.nu!r}: with slack=1 it bounds the share of novel samples; give a number above 0, up to 1."
+                f"nu={self.nu!r}: with slack=1 it bounds the share of novel samples; give a number"
+                " above 0, up to 1."
             )
         if self.normalize == "centered":
             raise ValueError(
-                "normalize='centered': a one-class machine separates the samples from the origin, and centring moves "
-                "the origin to their mean; choose 'trace', 'diagonal' or None."
+                "normalize='centered': a one-class machine separates the samples from the origin,"
+                " and centring moves the origin to their mean; choose 'trace', 'diagonal' or None."
             )
 
     def _task(self) -> Novelty:

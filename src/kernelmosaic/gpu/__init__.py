@@ -1,4 +1,5 @@
-"""What runs on a device alone: CUDA passes, kernels of many columns, programs and paths of all folds side by side.
+"""What runs on a device alone: CUDA passes, kernels of many columns, programs and paths of all
+folds side by side.
 
 The rest of the package calls the functions below; each is loaded from its module on first use.
 """

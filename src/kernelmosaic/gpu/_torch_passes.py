@@ -1,12 +1,14 @@
-"""Passes written in CUDA for the work that plain operations of torch do in several, each beside its plain fallback.
+"""Passes written in CUDA for the work that plain operations of torch do in several, each beside its
+plain fallback.
 
-Gaussian kernels are read straight off the samples: a thread keeps the distances of a few pairs and reads every width's
-formula off them, so that a combined matrix costs one write of it, and a product with β no write at all. Such distances
-are sums of squared differences in double precision: exactly zero on the diagonal and exactly symmetric. Features in
-single precision are multiplied with vectors in double, which a product of matrices would need a copy for.
+Gaussian kernels are read straight off the samples: a thread keeps the distances of a few pairs and
+reads every width's formula off them, so that a combined matrix costs one write of it, and a product
+with β no write at all. Such distances are sums of squared differences in double precision: exactly
+zero on the diagonal and exactly symmetric. Features in single precision are multiplied with vectors
+in double, which a product of matrices would need a copy for.
 
-The compiler is a private function of torch: where it is missing, or its results differ from those of the plain
-operations, those are used.
+The compiler is a private function of torch: where it is missing, or its results differ from those
+of the plain operations, those are used.
 """
 
 from __future__ import annotations
@@ -78,8 +80,9 @@ extern "C" __global__ void multiply(
     for (int m = 0; m < COUNT; ++m) out[((long long)blockIdx.y * COUNT + m) * rows + i] = sums[m];
 }
 """
-#: The same in single precision but for the sums: a thread keeps its sample in registers, a block of threads some of the
-#: others at hand, and rates are those of powers of two. FEATURES is a multiple of four.
+#: The same in single precision but for the sums: a thread keeps its sample in registers, a block of
+#: threads some of the others at hand, and rates are those of powers of two. FEATURES is a multiple
+#: of four.
 _ROUGHLY = """
 extern "C" __global__ void multiply_roughly(
     const float* L, const float* R, const float* rates, const float* beta, double* out,
@@ -179,7 +182,8 @@ _TILE = 64
 MOST_KERNELS = 32
 #: Numbers of a strip of features that the plain operations copy to double precision.
 _STRIP = 2**24
-#: How far compiled passes in single and in double precision may be from the plain ones before they are not used.
+#: How far compiled passes in single and in double precision may be from the plain ones before they
+#: are not used.
 _SINGLE, _DOUBLE = 1e-4, 1e-9
 
 
@@ -206,7 +210,9 @@ def _gaussians_agree(device: torch.device) -> list[bool]:
     added = torch.ones((301, 320), dtype=torch.float32, device=device)
     _add(D, rates, weights, added[:, 5:306])
     expected = torch.stack([K[m] @ beta[m] for m in range(2)])[:, 10:240]
-    rough, exact = (_multiply(X[10:240].T.contiguous(), X, rates, beta, precise) for precise in (False, True))
+    rough, exact = (
+        _multiply(X[10:240].T.contiguous(), X, rates, beta, precise) for precise in (False, True)
+    )
     return [
         _near(combined, total, _SINGLE),
         _near(added[:, 5:306], 1.0 + total, _SINGLE),
@@ -227,7 +233,9 @@ def _features_agree(device: torch.device) -> list[bool]:
 
 def _random(device: torch.device, *shapes: tuple[int, ...]) -> list[Tensor]:
     generator = torch.Generator().manual_seed(0)
-    return [torch.randn(shape, generator=generator, dtype=torch.float64).to(device) for shape in shapes]
+    return [
+        torch.randn(shape, generator=generator, dtype=torch.float64).to(device) for shape in shapes
+    ]
 
 
 def _near(found: Tensor, expected: Tensor, tolerance: float) -> bool:
@@ -247,20 +255,30 @@ def _run(source: str, name: str, grid: tuple[int, int], args: list[Any]) -> None
         _compiled(source, name, device)(grid=(*grid, 1), block=(_THREADS, 1, 1), args=args)
 
 
-# Gaussian kernels --------------------------------------------------------------------------------------------------
+# Gaussian kernels ---------------------------------------------------------------------------------
 
 
-def combine_directly(XT: Tensor, rates: Sequence[float], weights: Sequence[float], out: Tensor) -> bool:
-    """Write Σ_m weights_m exp(rates_m D) into a matrix, for samples of shape (features, n); False if it cannot."""
+def combine_directly(
+    XT: Tensor, rates: Sequence[float], weights: Sequence[float], out: Tensor
+) -> bool:
+    """Write Σ_m weights_m exp(rates_m D) into a matrix, for samples of shape (features, n); False
+    if it cannot."""
     n = XT.shape[1]
-    usable = out.is_cuda and out.dtype == torch.float32 and out.is_contiguous() and XT.shape[0] <= MOST_FEATURES
+    usable = (
+        out.is_cuda
+        and out.dtype == torch.float32
+        and out.is_contiguous()
+        and XT.shape[0] <= MOST_FEATURES
+    )
     if not usable or n > 4 * 65535 or not available(out.device):
         return False
     _combine(XT, rates, weights, out)
     return True
 
 
-def multiply_directly(LT: Tensor, R: Tensor, rates: Sequence[float], beta: Tensor, exact: bool) -> Tensor | None:
+def multiply_directly(
+    LT: Tensor, R: Tensor, rates: Sequence[float], beta: Tensor, exact: bool
+) -> Tensor | None:
     """Return Σ_j exp(rates_m D_ij) beta_mj, of shape (kernels, rows), or None if it cannot.
 
     Parameters
@@ -276,7 +294,12 @@ def multiply_directly(LT: Tensor, R: Tensor, rates: Sequence[float], beta: Tenso
     exact : bool
         Whether exponentials are taken in double precision; sums always are.
     """
-    if not LT.is_cuda or LT.shape[0] > MOST_FEATURES or len(rates) > MOST_KERNELS or not available(LT.device):
+    if (
+        not LT.is_cuda
+        or LT.shape[0] > MOST_FEATURES
+        or len(rates) > MOST_KERNELS
+        or not available(LT.device)
+    ):
         return None
     rough = None if exact else _roughly(LT, R, rates, beta)
     return _multiply(LT, R, rates, beta, exact) if rough is None else rough
@@ -296,7 +319,14 @@ def add_gaussians(S: Tensor, rates: Sequence[float], weights: Sequence[float], o
 
 def _combine(XT: Tensor, rates: Sequence[float], weights: Sequence[float], out: Tensor) -> None:
     features, n = XT.shape
-    args = [XT.contiguous(), out, *_constants(tuple(rates), tuple(weights), XT.device), len(rates), features, n]
+    args = [
+        XT.contiguous(),
+        out,
+        *_constants(tuple(rates), tuple(weights), XT.device),
+        len(rates),
+        features,
+        n,
+    ]
     _run(_COMBINE, "combine", (-(-n // _THREADS), -(-n // 4)), args)
 
 
@@ -315,14 +345,19 @@ def _roughly(LT: Tensor, R: Tensor, rates: Sequence[float], beta: Tensor) -> Ten
     """Return the product with distances in single precision, too; None where that would not do."""
     if LT.shape[0] > _FEW_FEATURES or not _rough_available(LT.device):
         return None
-    # In units of the narrowest kernel and of the largest coefficient no number is too large or too small.
+    # In units of the narrowest kernel and of the largest coefficient no number is too large or too
+    # small.
     narrowest, centre, size = max(-rate for rate in rates), R.mean(0), float(beta.abs().max())
     left, right = (LT - centre[:, None]) * narrowest**0.5, (R - centre) * narrowest**0.5
-    # A rounding ε of coordinates changes an exponent D by 2√D ε. It may do so by 3e-5, of Gaussians of any size that
-    # counts, whose exponent is at most ln 10⁹.
+    # A rounding ε of coordinates changes an exponent D by 2√D ε. It may do so by 3e-5, of Gaussians
+    # of any size that counts, whose exponent is at most ln 10⁹.
     most, counts = 3e-5, 21.0
     largest = float(torch.maximum(left.abs().max(), right.abs().max()))
-    if not (size > 0 and narrowest > 0 and 2 * counts**0.5 * largest * torch.finfo(torch.float32).eps / 2 <= most):
+    if not (
+        size > 0
+        and narrowest > 0
+        and 2 * counts**0.5 * largest * torch.finfo(torch.float32).eps / 2 <= most
+    ):
         return None
     return size * _multiply_roughly(left, right, [rate / narrowest for rate in rates], beta / size)
 
@@ -345,15 +380,30 @@ def _multiply_roughly(LT: Tensor, R: Tensor, rates: Sequence[float], beta: Tenso
     L = torch.zeros((wide, rows), dtype=torch.float32, device=LT.device)
     others = torch.zeros((columns, wide), dtype=torch.float32, device=LT.device)
     L[:features], others[:, :features] = LT, R
-    args: list[Any] = [L, others, powers.float(), beta.float().contiguous(), out, rows, columns, span]
-    source = _ROUGHLY.replace("COUNT", str(count)).replace("FEATURES", str(wide)).replace("TILE", str(_TILE))
+    args: list[Any] = [
+        L,
+        others,
+        powers.float(),
+        beta.float().contiguous(),
+        out,
+        rows,
+        columns,
+        span,
+    ]
+    source = (
+        _ROUGHLY.replace("COUNT", str(count))
+        .replace("FEATURES", str(wide))
+        .replace("TILE", str(_TILE))
+    )
     _run(source, "multiply_roughly", (-(-rows // _THREADS), len(out)), args)
     return out.sum(0)
 
 
 def _room(device: torch.device, count: int, rows: int, columns: int) -> tuple[Tensor, int]:
-    """Return room for the sums of all threads among which the columns of a row are split, and how many each has."""
-    # So many threads keep a device busy: a product with fewer rows splits its columns among more of them.
+    """Return room for the sums of all threads among which the columns of a row are split, and how
+    many each has."""
+    # So many threads keep a device busy: a product with fewer rows splits its columns among more of
+    # them.
     span = -(-columns // max(1, min(2**18 // rows, columns // 64, 1024)))
     return torch.empty((-(-columns // span), count, rows), dtype=torch.float64, device=device), span
 
@@ -366,21 +416,35 @@ def _add(S: Tensor, rates: Sequence[float], weights: Sequence[float], out: Tenso
 
 
 @lru_cache(maxsize=16)
-def _constants(rates: tuple[float, ...], weights: tuple[float, ...], device: torch.device) -> Tensor:
-    """The widths and weights on the device: the same for every block of a matrix, and copied once."""
+def _constants(
+    rates: tuple[float, ...], weights: tuple[float, ...], device: torch.device
+) -> Tensor:
+    """The widths and weights on the device: the same for every block of a matrix, and copied
+    once."""
     return torch.tensor([rates, weights], dtype=torch.float32, device=device)
 
 
-# Features in single precision --------------------------------------------------------------------------------------
+# Features in single precision ---------------------------------------------------------------------
 
 
-def multiply_features(Z: Tensor, V: Tensor, transposed: bool = False, strip: int = _STRIP) -> Tensor:
-    """Return ZV, or ZᵀV where Z is transposed, in double precision, copying at most `strip` numbers at once."""
+def multiply_features(
+    Z: Tensor, V: Tensor, transposed: bool = False, strip: int = _STRIP
+) -> Tensor:
+    """Return ZV, or ZᵀV where Z is transposed, in double precision, copying at most `strip` numbers
+    at once."""
     n, width = Z.shape
-    plain = Z.is_cuda and Z.dtype == torch.float32 and Z.is_contiguous() and V.ndim == 1 and Z.numel() > 0
+    plain = (
+        Z.is_cuda
+        and Z.dtype == torch.float32
+        and Z.is_contiguous()
+        and V.ndim == 1
+        and Z.numel() > 0
+    )
     if plain and n < 2**31 and available(Z.device):
         return _columns_times(Z, V) if transposed else _rows_times(Z, V)
-    out = torch.zeros((width if transposed else n, *V.shape[1:]), dtype=torch.float64, device=Z.device)
+    out = torch.zeros(
+        (width if transposed else n, *V.shape[1:]), dtype=torch.float64, device=Z.device
+    )
     for rows in row_strips(n, strip // max(width, 1)):
         if transposed:
             out += Z[rows].double().T @ V[rows]
@@ -402,5 +466,10 @@ def _columns_times(Z: Tensor, v: Tensor) -> Tensor:
     span = max(-(-n // 1024), 64)
     spans = -(-n // span)
     out = torch.empty((spans, width), dtype=torch.float64, device=Z.device)
-    _run(_COLUMNS, "columns_times", (-(-width // _THREADS), spans), [Z, v.contiguous(), out, n, width, span])
+    _run(
+        _COLUMNS,
+        "columns_times",
+        (-(-width // _THREADS), spans),
+        [Z, v.contiguous(), out, n, width, span],
+    )
     return out.sum(0)

@@ -1,4 +1,5 @@
-"""Paths of all folds followed together on a device, as one batch of problems on the same matrices."""
+"""Paths of all folds followed together on a device, as one batch of problems on the same
+matrices."""
 
 from __future__ import annotations
 
@@ -58,8 +59,11 @@ class TogetherFold:
     X: Any
 
     @classmethod
-    def of(cls, paths: Any, given: FitInput, train: Indices, held: Indices, scale: bool) -> TogetherFold | None:
-        """Return a fold; None where its fits are not alike enough, or are better taken one by one."""
+    def of(
+        cls, paths: Any, given: FitInput, train: Indices, held: Indices, scale: bool
+    ) -> TogetherFold | None:
+        """Return a fold; None where its fits are not alike enough, or are better taken one by
+        one."""
         inside, model = given.take(train), paths[0][0]
         if is_classifier(model) and (inside.y.ndim == 2 or len(np.unique(inside.y)) < 2):
             return None
@@ -75,42 +79,55 @@ class TogetherFold:
         lacks = isinstance(X, np.ndarray) and X.dtype.kind == "f" and bool(np.isnan(X).any())
         if type(data) is not ExactSet or data.device is None or lacks:
             return None
-        return cls(recipes, tasks, train[data.kept], held, inside.y[data.kept], data.weight, data, X)
+        return cls(
+            recipes, tasks, train[data.kept], held, inside.y[data.kept], data.weight, data, X
+        )
 
     @property
     def scales(self) -> Array:
         """What every kernel is divided by, where that is one number."""
-        return np.array([getattr(one.normalization, "scale_", 1.0) for one in self.data.kernel_set.fitted])
+        return np.array(
+            [getattr(one.normalization, "scale_", 1.0) for one in self.data.kernel_set.fitted]
+        )
 
     @property
     def key(self) -> Any:
         """What folds have in common whose matrices are the same up to a factor a kernel."""
         fitted = self.data.kernel_set.fitted
         kernels = [(one.kernel, one.columns) for one in fitted]
-        learned = [None if isinstance(one.normalization, UnitTrace | Unscaled) else one.normalization for one in fitted]
+        learned = [
+            None if isinstance(one.normalization, UnitTrace | Unscaled) else one.normalization
+            for one in fitted
+        ]
         return content_hash([kernels, learned, self.X])
 
 
-def follow_together(tasks: Sequence[tuple[Any, ...]], record: Callable[..., Any]) -> list[Any] | None:
-    """Return what `follow_paths` does for every fold; None where the fits are better taken one by one.
+def follow_together(
+    tasks: Sequence[tuple[Any, ...]], record: Callable[..., Any]
+) -> list[Any] | None:
+    """Return what `follow_paths` does for every fold; None where the fits are better taken one by
+    one.
 
-    Folds whose kernels learn nothing of their samples but a factor, such as Gaussians of given widths, share the
-    matrices of all samples: the samples held out by a fold have no coefficients there. Other folds have matrices of
-    all samples, too, each its own, and the values along a path are learned together. What a model says of the samples
-    held out is then at hand.
+    Folds whose kernels learn nothing of their samples but a factor, such as Gaussians of given
+    widths, share the matrices of all samples: the samples held out by a fold have no coefficients
+    there. Other folds have matrices of all samples, too, each its own, and the values along a path
+    are learned together. What a model says of the samples held out is then at hand.
 
     Parameters
     ----------
     tasks : sequence of tuples
-        Of every fold: paths, the steps of a pipeline, all samples, rows to train on, rows held out, whether to scale,
-        and where paths start, which is not read.
+        Of every fold: paths, the steps of a pipeline, all samples, rows to train on, rows held out,
+        whether to scale, and where paths start, which is not read.
     record : callable
         Makes a `HeldOut` of its attributes.
     """
     _, steps, given, *_ = tasks[0]
     if steps is not None or given.device is None:
         return None
-    folds = [TogetherFold.of(own, given, train, held, scale) for own, _, given, train, held, scale, _ in tasks]
+    folds = [
+        TogetherFold.of(own, given, train, held, scale)
+        for own, _, given, train, held, scale, _ in tasks
+    ]
     if not all(folds):
         return None
     groups: dict[Any, list[int]] = {}
@@ -129,7 +146,11 @@ def follow_together(tasks: Sequence[tuple[Any, ...]], record: Callable[..., Any]
 def _is_served(recipe: Recipe) -> bool:
     """Whether the weights of a recipe depend on nothing but its problem."""
     method = recipe.method
-    if not isinstance(method, WeightMethod) or not method.drops_idle or recipe.kernels.approximation is not None:
+    if (
+        not isinstance(method, WeightMethod)
+        or not method.drops_idle
+        or recipe.kernels.approximation is not None
+    ):
         return False
     parameters = method.parameters
     given = isinstance(parameters.weights, str) and parameters.weights == "loo"
@@ -140,7 +161,13 @@ def _follow_group(folds: list[TogetherFold], record: Callable[..., Any]) -> list
     """Follow the paths of folds that share their matrices."""
     data, options = folds[0].data, folds[0].recipes[0][0].kernels
     views = data.kernel_set.views(folds[0].X)
-    stack = make_stack(data.kernel_set, views, dtype=options.dtype, budget=options.memory_budget, device=data.device)
+    stack = make_stack(
+        data.kernel_set,
+        views,
+        dtype=options.dtype,
+        budget=options.memory_budget,
+        device=data.device,
+    )
     if not isinstance(stack, StoredStack):
         return None
     removed = np.array([one.normalization.removed for one in data.kernel_set.fitted])
@@ -160,7 +187,9 @@ def _follow_group(folds: list[TogetherFold], record: Callable[..., Any]) -> list
             if scaled is None:
                 return None
             for c in range(len(machines[0])):
-                columns.append([at_value[c].spread(fold.rows, stack.n_samples) for at_value in machines])
+                columns.append(
+                    [at_value[c].spread(fold.rows, stack.n_samples) for at_value in machines]
+                )
                 learners.append(scaled)
             each.append((fold, factor, machines))
         learned = learn_paths(stack, sizes, columns, learners)
@@ -173,31 +202,48 @@ def _follow_group(folds: list[TogetherFold], record: Callable[..., Any]) -> list
 
 
 def _is_plain(machine: Any, first: Any) -> bool:
-    """Whether a machine is a program of one output with targets, with the tube and the total of another."""
+    """Whether a machine is a program of one output with targets, with the tube and the total of
+    another."""
     if not isinstance(machine, Machine) or type(machine.program) is not Program:
         return False
-    like = (machine.program.epsilon, machine.program.total) == (first.program.epsilon, first.program.total)
+    like = (machine.program.epsilon, machine.program.total) == (
+        first.program.epsilon,
+        first.program.total,
+    )
     return machine.has_one_output and machine.has_box and machine.has_targets and like
 
 
 def _on_scale(learner: Any, factor: Array) -> Any:
-    """Return the learner for kernels of which a fold's are multiples; None of a learner that is not served."""
+    """Return the learner for kernels of which a fold's are multiples; None of a learner that is not
+    served."""
     if type(learner) is FixedWeights:
         return FixedWeights(learner.weights * factor, learner.options.tol)
     if type(learner) is Newton:
-        return Newton(replace(learner.options, penalties=learner.options.penalties / np.sqrt(factor)))
+        return Newton(
+            replace(learner.options, penalties=learner.options.penalties / np.sqrt(factor))
+        )
     return None
 
 
 def _held_out(
-    fold: TogetherFold, recipe: Recipe, task: Task, machines: list[Any], learned: Sequence[Learned], factor: Array
+    fold: TogetherFold,
+    recipe: Recipe,
+    task: Task,
+    machines: list[Any],
+    learned: Sequence[Learned],
+    factor: Array,
 ) -> dict[str, Any]:
-    """Return the attributes of a `HeldOut`: those of the fit of a norm and a value to the fold's own kernels."""
-    outputs = np.column_stack([one.solution.values[fold.held] + one.solution.intercept for one in learned])
+    """Return the attributes of a `HeldOut`: those of the fit of a norm and a value to the fold's
+    own kernels."""
+    outputs = np.column_stack(
+        [one.solution.values[fold.held] + one.solution.intercept for one in learned]
+    )
     own = []
     for one in learned:
         solution = one.solution
-        solution = replace(solution, beta=solution.beta[fold.rows], values=solution.values[fold.rows])
+        solution = replace(
+            solution, beta=solution.beta[fold.rows], values=solution.values[fold.rows]
+        )
         own.append(replace(one, weights=one.weights / factor, solution=solution))
     fit = Fit(recipe, task, recipe.method, fold.data, machines, None, own).light()
     return {

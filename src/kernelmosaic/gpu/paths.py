@@ -1,4 +1,5 @@
-"""Paths of like problems on one stack, those of all folds and of neighbouring values learned together on a device."""
+"""Paths of like problems on one stack, those of all folds and of neighbouring values learned
+together on a device."""
 
 from __future__ import annotations
 
@@ -21,7 +22,15 @@ from kernelmosaic.gpu.programs import (
 )
 from kernelmosaic.gram.linear_algebra import free_curvature, keep_sum
 from kernelmosaic.gram.stack import StoredStack
-from kernelmosaic.learning.certificate import AIM, Entries, Iteration, KnownForms, Learned, Start, known_forms
+from kernelmosaic.learning.certificate import (
+    AIM,
+    Entries,
+    Iteration,
+    KnownForms,
+    Learned,
+    Start,
+    known_forms,
+)
 from kernelmosaic.learning.fixed import FixedWeights
 from kernelmosaic.learning.problem import Learner, steepest_curvature
 from kernelmosaic.solvers.program import Solution, relative_gap
@@ -40,21 +49,23 @@ class BatchOptions:
     steps : int
         Of alternating directions between two looks at the bounds.
     rounds, certificates : int
-        Most looks at the bounds before a certificate, and most certificates: what is left then is learned alone.
+        Most looks at the bounds before a certificate, and most certificates: what is left then is
+        learned alone.
     idle : int
         Looks in a row that lower no gap by a tenth, all of them together, end the rounds, too.
     entries : int
-        Blocks of the free samples have at most so many entries in all columns together: of more samples, some stand for
-        all.
+        Blocks of the free samples have at most so many entries in all columns together: of more
+        samples, some stand for all.
     settled : float
         Share of the whole gap below which the machine's own lets the weights move.
     unbalanced : float
         ρ changes where another one, by this factor, would balance the primal and the dual residual.
     half : bool, optional
-        Whether kernels multiply in half precision up to the first certificate; where that is faster, unless given.
+        Whether kernels multiply in half precision up to the first certificate; where that is
+        faster, unless given.
     floor, beyond : float
-        The matrix that all columns share has this share of the largest weight in every kernel, and is made anew where
-        weights exceed it by this share of its own.
+        The matrix that all columns share has this share of the largest weight in every kernel, and
+        is made anew where weights exceed it by this share of its own.
     """
 
     columns: int = 64
@@ -87,7 +98,8 @@ def learn_paths(
     options: BatchOptions | None = None,
     counts: Counts | None = None,
 ) -> list[list[Learned]]:
-    """Return what is learned for the machines of every path, with the certificates of `Learned.certified`.
+    """Return what is learned for the machines of every path, with the certificates of
+    `Learned.certified`.
 
     Parameters
     ----------
@@ -119,11 +131,15 @@ def learn_paths(
 
 
 def _neighbours(path: Sequence[Any], most: int, apart: float) -> Iterator[slice]:
-    """Cut a path into values that are learned together: one ρ suits bounds, or ridges, of about one size."""
+    """Cut a path into values that are learned together: one ρ suits bounds, or ridges, of about one
+    size."""
     programs = [machine.program for machine in path]
-    boxes = [np.where(np.isfinite(p.upper - p.lower), p.upper - p.lower, 1.0).max() for p in programs]
+    boxes = [
+        np.where(np.isfinite(p.upper - p.lower), p.upper - p.lower, 1.0).max() for p in programs
+    ]
     sizes = [
-        box / max(float(p.ridge.mean()), 1e-300) if p.has_ridge else box for box, p in zip(boxes, programs, strict=True)
+        box / max(float(p.ridge.mean()), 1e-300) if p.has_ridge else box
+        for box, p in zip(boxes, programs, strict=True)
     ]
     first = 0
     for i in range(1, len(path) + 1):
@@ -172,7 +188,7 @@ class _Search:
         self.best: list[Learned | None] = [None] * len(machines)
         self._start(before)
 
-    # Where it starts -----------------------------------------------------------------------------------------------
+    # Where it starts ------------------------------------------------------------------------------
 
     def _start(self, before: _Search | None) -> None:
         B = len(self.machines)
@@ -195,21 +211,29 @@ class _Search:
         V = xp.einsum("bm,mbn->bn", self.backend.asarray(self.eta), values)
         self.state.y = p.target - V - p.intercepts(p.target - V)
         self.beta = beta.clone()
-        # Of the weights before: the upper bound, what their step promised, and how much steps are damped.
+        # Of the weights before: the upper bound, what their step promised, and how much steps are
+        # damped.
         self.from_eta, self.upper = self.eta.copy(), np.full(B, np.inf)
         self.promised, self.damping = np.zeros(B), np.zeros(B)
 
     def _first_weights(self) -> Array:
-        """Return the weights to start from: those that are kept, those of a part of the samples, or like ones."""
+        """Return the weights to start from: those that are kept, those of a part of the samples, or
+        like ones."""
         stack: Any = self.kernels.stack
         first: Any = self.learners[0]
         if self.keeps_weights:
-            return np.array([learner.weights for learner in self.learners if isinstance(learner, FixedWeights)])
+            return np.array(
+                [learner.weights for learner in self.learners if isinstance(learner, FixedWeights)]
+            )
         known = first._from_a_part(stack, self.machines[0])
-        theta = first.options.norm.start(stack.n_kernels) if known is None else known * first.options.penalties**2
+        theta = (
+            first.options.norm.start(stack.n_kernels)
+            if known is None
+            else known * first.options.penalties**2
+        )
         return np.array([theta / learner.options.penalties**2 for learner in self.learners])
 
-    # The rounds ----------------------------------------------------------------------------------------------------
+    # The rounds -----------------------------------------------------------------------------------
 
     def learn(self) -> list[Learned]:
         """Return what was learned, certified; what did not end here is learned alone."""
@@ -225,7 +249,8 @@ class _Search:
         return [one for one in self.best if one is not None]
 
     def _advance(self, left: Indices, half: bool) -> None:
-        """Take rounds until the bounds of all these columns, in the entries' precision, are close enough."""
+        """Take rounds until the bounds of all these columns, in the entries' precision, are close
+        enough."""
         rho, idle, lowest = None, 0, np.full(len(self.machines), np.inf)
         for _ in range(self.options.rounds):
             if len(left) == 0 or idle == self.options.idle:
@@ -234,7 +259,9 @@ class _Search:
             self.shared = shared = self._sharing(left, rho)
             at = self.backend.index(left)
             program, state, eta = self.program.rows(at), self.state.rows(at), self.eta[left]
-            residuals = take_steps(self.kernels, program, state, eta, shared, self.options.steps, half)
+            residuals = take_steps(
+                self.kernels, program, state, eta, shared, self.options.steps, half
+            )
             base, values = state.base, state.base_values
             gaps, balance = self._look(left, program, state, residuals)
             if np.isnan(gaps).any():
@@ -245,17 +272,21 @@ class _Search:
             self.beta[at] = state.base
             unbalanced = max(balance, 1.0 / balance) > self.options.unbalanced
             # For a few stragglers a new matrix costs more than their steps.
-            rho = shared.rho * balance if unbalanced and 4 * len(left) > len(self.machines) else None
+            rho = (
+                shared.rho * balance if unbalanced and 4 * len(left) > len(self.machines) else None
+            )
             lower = gaps < 0.9 * lowest[left]
             idle = 0 if lower.any() else idle + 1
             lowest[left] = np.where(lower, gaps, lowest[left])
             left = left[~(gaps <= 0.9 * self.tol)]
 
     def _sharing(self, left: Indices, rho: float | None) -> SharedInverse:
-        """Return the matrix that the columns share, made anew where their weights have left its range, or for ρ."""
+        """Return the matrix that the columns share, made anew where their weights have left its
+        range, or for ρ."""
         eta, shared = self.eta[left], self.shared
         if shared is None:
-            # As large as the multipliers are beside the coefficients, most of which are at their bounds, if any.
+            # As large as the multipliers are beside the coefficients, most of which are at their
+            # bounds, if any.
             program: Any = self.program
             room, target = (program.upper - program.lower).amax(1), program.target
             mean = float(np.mean(self.kernels.stack.combine(eta.mean(axis=0)).diagonal()))
@@ -276,23 +307,32 @@ class _Search:
     def _look(
         self, left: Indices, program: ProgramBatch, state: BatchState, residuals: tuple[Any, Any]
     ) -> tuple[Array, float]:
-        """Return the gaps of columns, and by which factor ρ would balance their residuals; move their weights."""
+        """Return the gaps of columns, and by which factor ρ would balance their residuals; move
+        their weights."""
         xp, beta = self.xp, program.nearest(state.z)
-        at = self._bounds(program, beta, state.base_values + self.kernels.each(beta - state.base), self.eta[left])
+        at = self._bounds(
+            program, beta, state.base_values + self.kernels.each(beta - state.base), self.eta[left]
+        )
         free = free_samples(program, at.beta)
         packed = self._fetch(at.numbers, free.sum(1), *residuals)
         counts, primal, dual = packed[:, -3:].T
         worth = self._worth(left, packed[:, :-3])
         settled = self.learns & (worth.own <= self.options.settled * worth.gap)
         most = int(np.sqrt(self.entries / len(left)))
-        # What a Newton step may improve: coefficients, where all that are free fit a block, or weights.
+        # What a Newton step may improve: coefficients, where all that are free fit a block, or
+        # weights.
         some = np.flatnonzero(~(worth.gap <= 0.9 * self.tol) & ((counts <= most) | settled))
         if len(some):
             # Where blocks are for weights alone, half as many samples stand for all.
             most = int(np.sqrt(self.entries / len(some)))
             most = most if np.any(counts[some] <= most) else most // 2
             which = self.backend.index(some)
-            own, mine, known, eta = program.rows(which), at.rows(which), worth.rows(some), self.eta[left[some]]
+            own, mine, known, eta = (
+                program.rows(which),
+                at.rows(which),
+                worth.rows(some),
+                self.eta[left[some]],
+            )
             rows, step, H, share = self._newton(own, mine, free[which], counts[some], eta, most)
             exact = self.backend.asarray(share == 1, np.bool_)[:, None]
             near = own.nearest(mine.beta.scatter_add(1, rows, xp.where(exact, step, 0.0)))
@@ -306,7 +346,9 @@ class _Search:
             take = take[:, None]
             state.x[which] = xp.where(take, mine.beta, state.x[which])
             state.z[which] = xp.where(take, mine.beta, state.z[which])
-            state.y[which] = xp.where(take, own.target - mine.values - mine.intercept, state.y[which])
+            state.y[which] = xp.where(
+                take, own.target - mine.values - mine.intercept, state.y[which]
+            )
             if self.learns:
                 P = self.kernels.n_kernels
                 change = self._move_weights(left[some], known, packed[:, width:].reshape(-1, P, P))
@@ -326,21 +368,27 @@ class _Search:
     def _newton(
         self, program: ProgramBatch, at: _Bounds, free: Any, counts: Array, eta: Array, most: int
     ) -> tuple[Any, ...]:
-        """Return free samples, the Newton step on them, ∂²J/∂η² while they stay free, and how many each stands for."""
+        """Return free samples, the Newton step on them, ∂²J/∂η² while they stay free, and how many
+        each stands for."""
         xp = self.xp
         slope = program.target - at.values - program.ridge * at.beta - at.intercept
         if program.epsilon:
             slope = slope - program.epsilon * xp.sign(at.beta)
         sums, each = program.total is not None, at.each.permute(1, 2, 0)
         right = xp.cat([xp.stack([slope, xp.ones_like(slope)], 2), each], 2)
-        rows, answer, share = solve_free_blocks(self.kernels, program, free, right, eta, counts, most)
+        rows, answer, share = solve_free_blocks(
+            self.kernels, program, free, right, eta, counts, most
+        )
         step, ones = answer[:, :, 0], answer[:, :, 1]
-        H = free_curvature(xp.take_along_dim(each, rows[:, :, None], 1), answer[:, :, 2:], ones if sums else None)
+        H = free_curvature(
+            xp.take_along_dim(each, rows[:, :, None], 1), answer[:, :, 2:], ones if sums else None
+        )
         step = keep_sum(step, ones) if sums else step
         return rows, step, H * self.backend.asarray(share)[:, None, None], share
 
     def _bounds(self, program: ProgramBatch, beta: ArrayOrTensor, each: Any, eta: Array) -> _Bounds:
-        """Return what feasible coefficients are worth, whose products with every kernel are given."""
+        """Return what feasible coefficients are worth, whose products with every kernel are
+        given."""
         xp = self.xp
         values = xp.einsum("bm,mbn->bn", self.backend.asarray(eta), each)
         intercept = program.intercepts(program.target - values)
@@ -359,7 +407,8 @@ class _Search:
         return _Worth(gap, own, upper, dual, q)
 
     def _move_weights(self, left: Indices, worth: _Worth, curvature: Array) -> Array:
-        """Take Newton steps on the weights where machines are solved well enough, or shorten and damp them.
+        """Take Newton steps on the weights where machines are solved well enough, or shorten and
+        damp them.
 
         Returns the changes.
         """
@@ -372,19 +421,24 @@ class _Search:
             scale = 1.0 / options.penalties**2
             promised = self.promised[b]
             if worth.dual[k] > self.upper[b]:
-                # Whatever the machine has left to gain, these weights are worse than those before: the next are nearer.
+                # Whatever the machine has left to gain, these weights are worse than those before:
+                # the next are nearer.
                 self.damping[b] = max(4.0 * self.damping[b], 0.05)
                 self.promised[b] = 0.25 * promised
                 between = self.from_eta[b] + 0.25 * (self.eta[b] - self.from_eta[b])
                 changed[k] = options.norm.retract(between / scale) * scale
                 continue
-            if self.upper[b] - worth.dual[k] < 0.25 * promised:  # the step gained little, at the most
+            if (
+                self.upper[b] - worth.dual[k] < 0.25 * promised
+            ):  # the step gained little, at the most
                 self.damping[b] = max(4.0 * self.damping[b], 0.05)
             elif self.upper[b] - worth.upper[k] > 0.75 * promised:
                 self.damping[b] *= 0.25
             self.upper[b], self.from_eta[b] = worth.upper[k], self.eta[b]
             theta, slopes = self.eta[b] / scale, worth.q[k] * scale
-            H = curvature[k] * np.outer(scale, scale) + np.diag(self.damping[b] * steepest_curvature(theta, slopes))
+            H = curvature[k] * np.outer(scale, scale) + np.diag(
+                self.damping[b] * steepest_curvature(theta, slopes)
+            )
             new = options.norm.retract(theta + options.norm.newton_direction(theta, slopes, H))
             self.promised[b] = slopes @ (new - theta) - 0.5 * (new - theta) @ H @ (new - theta)
             changed[k] = new * scale
@@ -392,10 +446,11 @@ class _Search:
         self.eta[left] = changed
         return change
 
-    # The certificate -----------------------------------------------------------------------------------------------
+    # The certificate ------------------------------------------------------------------------------
 
     def _certify(self, left: Indices) -> Indices:
-        """Certify columns from exact products; return those whose gap is too large, which go on from these."""
+        """Certify columns from exact products; return those whose gap is too large, which go on
+        from these."""
         at = self.backend.index(left)
         beta, program, eta = self.beta[at], self.program.rows(at), self.eta[left]
         exact = self._bounds(program, beta, self.kernels.exact(beta), eta)
@@ -423,13 +478,16 @@ class _Search:
         assert best is not None
         stack: Any = self.kernels.stack
         start = Start(best.weights, best.solution.beta) if np.isfinite(best.gap) else Start()
-        one = learner.learn(stack, machine, start).certified(Entries(stack, self.sizes), machine, learner)
+        one = learner.learn(stack, machine, start).certified(
+            Entries(stack, self.sizes), machine, learner
+        )
         return best if best.gap <= one.gap else one
 
 
 @dataclass
 class _Bounds(Columns):
-    """What feasible coefficients are worth: K_mβ, Kβ, the intercepts, and ⟨t, β⟩ …, the losses and ½βᵀK_mβ."""
+    """What feasible coefficients are worth: K_mβ, Kβ, the intercepts, and ⟨t, β⟩ …, the losses and
+    ½βᵀK_mβ."""
 
     beta: Any
     each: Any
@@ -441,7 +499,8 @@ class _Bounds(Columns):
 
 @dataclass
 class _Worth(Columns):
-    """Relative gaps of columns, those of the machines alone, upper bounds, the machines' dual values, and ½βᵀK_mβ."""
+    """Relative gaps of columns, those of the machines alone, upper bounds, the machines' dual
+    values, and ½βᵀK_mβ."""
 
     gap: Array
     own: Array

@@ -1,9 +1,10 @@
 """Many programs of the same samples solved side by side on a device, by alternating directions.
 
-The programs differ in their bounds, targets and kernels: folds, of which the samples held out have bounds of zero,
-values of C, classes. A step splits β into x, which meets the sum, and z, which meets the box: x by one product with the
-kernels and one with a matrix that all columns share, (K̄ + ρ)⁻¹ with K̄ about as large as every kernel; z sample by
-sample. No step waits for the device, and a product reads a matrix once for all columns.
+The programs differ in their bounds, targets and kernels: folds, of which the samples held out have
+bounds of zero, values of C, classes. A step splits β into x, which meets the sum, and z, which
+meets the box: x by one product with the kernels and one with a matrix that all columns share, (K̄ +
+ρ)⁻¹ with K̄ about as large as every kernel; z sample by sample. No step waits for the device, and a
+product reads a matrix once for all columns.
 """
 
 from __future__ import annotations
@@ -19,14 +20,15 @@ from kernelmosaic.gram.linear_algebra import Cholesky
 from kernelmosaic.gram.stack import StoredStack
 from kernelmosaic.solvers.program import VECTORS, Program
 
-# Kernels with columns of coefficients side by side, each with weights of its own -------------------------------------
+# Kernels with columns of coefficients side by side, each with weights of its own ------------------
 
 
 @dataclass(frozen=True)
 class HalfRows:
     """Rows in half precision, each over its size, and in single precision.
 
-    The entries are padded by zeros to a multiple of eight, as the units of a device that multiply halves read them.
+    The entries are padded by zeros to a multiple of eight, as the units of a device that multiply
+    halves read them.
     """
 
     single: Any
@@ -63,10 +65,12 @@ class SingleMatrix:
 
 @dataclass(frozen=True)
 class HalfMatrix:
-    """A symmetric matrix in half precision over its largest entry, and its diagonal in single precision.
+    """A symmetric matrix in half precision over its largest entry, and its diagonal in single
+    precision.
 
-    A product errs by 3e-4 of its size and takes a fifth of the time, so that it serves where the next products make up
-    for the error. The diagonal is apart because like entries are rounded alike: the error of the others averages out.
+    A product errs by 3e-4 of its size and takes a fifth of the time, so that it serves where the
+    next products make up for the error. The diagonal is apart because like entries are rounded
+    alike: the error of the others averages out.
     """
 
     entries: Any
@@ -96,7 +100,8 @@ class HalfMatrix:
 
 
 class ColumnKernels:
-    """Products of K_b = Σ_m η_bm K_m with a β_b of its own, for all b at once; arrays have one row per b.
+    """Products of K_b = Σ_m η_bm K_m with a β_b of its own, for all b at once; arrays have one row
+    per b.
 
     One pass over a matrix serves all columns: a few times as many cost no more than one.
 
@@ -105,7 +110,8 @@ class ColumnKernels:
     stack : StoredStack
         The matrices, on a device.
     half : bool, optional
-        Whether to keep them in half precision, too; where that is faster and there is memory, unless given.
+        Whether to keep them in half precision, too; where that is faster and there is memory,
+        unless given.
 
     Attributes
     ----------
@@ -121,7 +127,11 @@ class ColumnKernels:
     steepest = 2e4
 
     def __init__(self, stack: StoredStack, half: bool | None = None) -> None:
-        self.stack, self.matrices, self.backend = stack, stack.matrices, cast(TorchBackend, stack.backend)
+        self.stack, self.matrices, self.backend = (
+            stack,
+            stack.matrices,
+            cast(TorchBackend, stack.backend),
+        )
         self.n_kernels, self.n_samples = stack.n_kernels, stack.n_samples
         self.n_products = 0
         if half is None:
@@ -131,10 +141,13 @@ class ColumnKernels:
         self.halves = [HalfMatrix.of(K, self.backend) for K in self.matrices] if half else []
 
     def each(self, beta: ArrayOrTensor) -> ArrayOrTensor:
-        """Return K_m β_b of every kernel in double precision, (P, B, n), from products in that of the entries."""
+        """Return K_m β_b of every kernel in double precision, (P, B, n), from products in that of
+        the entries."""
         own = self.backend.astype(beta, self.stack.dtype)
         self.n_products += self.n_kernels * len(beta)
-        return self.backend.xp.stack([self.backend.astype(own @ K, np.float64) for K in self.matrices])
+        return self.backend.xp.stack(
+            [self.backend.astype(own @ K, np.float64) for K in self.matrices]
+        )
 
     def exact(self, beta: ArrayOrTensor) -> ArrayOrTensor:
         """Return what `each` does from entries in double precision."""
@@ -144,8 +157,8 @@ class ColumnKernels:
     def inverse(self, weights: Array, ridge: float) -> SingleMatrix | HalfMatrix:
         """Return (Σ_m weights_m K_m + ridge)⁻¹ as exact as rounding leaves it.
 
-        It is in half precision if halves are kept and the largest eigenvalue is at most `steepest` times the ridge:
-        beyond that, what half precision rounds counts for more than the ridge.
+        It is in half precision if halves are kept and the largest eigenvalue is at most `steepest`
+        times the ridge: beyond that, what half precision rounds counts for more than the ridge.
         """
         A = self.stack.combine(weights).matrix
         diagonal, backend = self.backend.diagonal_view(A), self.backend
@@ -159,7 +172,10 @@ class ColumnKernels:
         del factor
         size = float(root.abs().amax())
         root = _padded((root / size).half())
-        return HalfMatrix.of(backend.half_product(root.T, root)[: self.n_samples, : self.n_samples] * size**2, backend)
+        return HalfMatrix.of(
+            backend.half_product(root.T, root)[: self.n_samples, : self.n_samples] * size**2,
+            backend,
+        )
 
     def _largest_eigenvalue(self, A: Any, passes: int = 6) -> float:
         """Return about the largest eigenvalue of a positive definite matrix, by power iteration."""
@@ -187,10 +203,11 @@ class CombinedColumns:
     def __init__(self, kernels: ColumnKernels, eta: Array, half: bool = False) -> None:
         self.kernels, self.dtype, self.half = kernels, kernels.stack.dtype, half
         weights = kernels.backend.asarray(eta, self.dtype)
-        # Every kernel that has a weight in some column, with its weights in all of them: to read a matrix takes longer
-        # than to multiply it with a few columns more.
+        # Every kernel that has a weight in some column, with its weights in all of them: to read a
+        # matrix takes longer than to multiply it with a few columns more.
         self.parts = [(m, weights[:, m : m + 1]) for m in np.flatnonzero(eta.any(axis=0)).tolist()]
-        # Of large matrices, the columns in which a kernel has a weight, if they are at most three quarters of them.
+        # Of large matrices, the columns in which a kernel has a weight, if they are at most three
+        # quarters of them.
         self.rows: dict[int, Any] = {}
         for m, own in self.parts:
             rows = np.flatnonzero(eta[:, m])
@@ -199,7 +216,8 @@ class CombinedColumns:
                 self.rows[m] = chosen, own[chosen]
 
     def products(self, beta: ArrayOrTensor) -> ArrayOrTensor:
-        """Return K_b β_b in double precision, (B, n), from products in that of the entries, or in half precision."""
+        """Return K_b β_b in double precision, (B, n), from products in that of the entries, or in
+        half precision."""
         kernels, backend = self.kernels, self.kernels.backend
         own = backend.astype(beta, self.dtype)
         halves = HalfRows.of(own) if self.half else None
@@ -216,7 +234,8 @@ class CombinedColumns:
         return backend.astype(total, np.float64)
 
     def blocks(self, rows: RowIndex) -> ArrayOrTensor:
-        """Return K_b between samples of its own, (B, q, q), in double precision; `rows` has the shape (B, q)."""
+        """Return K_b between samples of its own, (B, q, q), in double precision; `rows` has the
+        shape (B, q)."""
         kernels, (B, q) = self.kernels, rows.shape
         out = kernels.backend.zeros((B, q, q), self.dtype)
         entries = rows[:, :, None] * kernels.n_samples + rows[:, None, :]
@@ -226,9 +245,11 @@ class CombinedColumns:
 
 
 def solve_blocks(A: ArrayOrTensor, right: ArrayOrTensor, width: int = 256) -> ArrayOrTensor:
-    """Return A_b⁻¹ right_b of symmetric positive definite tensors, (B, n, n) and (B, n, k); A is overwritten.
+    """Return A_b⁻¹ right_b of symmetric positive definite tensors, (B, n, n) and (B, n, k); A is
+    overwritten.
 
-    A device factorises large matrices of a batch one by one: by panels of a few hundred columns all advance together.
+    A device factorises large matrices of a batch one by one: by panels of a few hundred columns all
+    advance together.
     """
     xp, n, x = backend_of(A).xp, A.shape[1], right.clone()
     panels = [slice(k, min(k + width, n)) for k in range(0, n, width)]
@@ -251,12 +272,13 @@ def solve_blocks(A: ArrayOrTensor, right: ArrayOrTensor, width: int = 256) -> Ar
     return x
 
 
-# Programs ------------------------------------------------------------------------------------------------------------
+# Programs -----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class ProgramBatch(Program):
-    """Programs side by side: the vectors of `Program` have one row per program, and sums are taken row by row.
+    """Programs side by side: the vectors of `Program` have one row per program, and sums are taken
+    row by row.
 
     Attributes
     ----------
@@ -272,22 +294,30 @@ class ProgramBatch(Program):
     @classmethod
     def of(cls, programs: list[Program], backend: Backend) -> Self:
         """Return programs that share `epsilon` and `total`, where a backend keeps them."""
-        vectors = {name: backend.asarray(np.stack([getattr(p, name) for p in programs])) for name in VECTORS}
+        vectors = {
+            name: backend.asarray(np.stack([getattr(p, name) for p in programs]))
+            for name in VECTORS
+        }
         ridged = any(p.has_ridge for p in programs)
-        return cls(**vectors, epsilon=programs[0].epsilon, total=programs[0].total, has_ridge=ridged)
+        return cls(
+            **vectors, epsilon=programs[0].epsilon, total=programs[0].total, has_ridge=ridged
+        )
 
     def rows(self, which: RowIndex) -> ProgramBatch:
         """Return some of the programs."""
         return self.mapped(lambda vector: vector[which])
 
-    def _loss(self, u: ArrayOrTensor, residual: ArrayOrTensor, intercept: ArrayOrTensor) -> ArrayOrTensor:
+    def _loss(
+        self, u: ArrayOrTensor, residual: ArrayOrTensor, intercept: ArrayOrTensor
+    ) -> ArrayOrTensor:
         return super()._loss(u, residual, intercept[:, 0])
 
     def intercepts(self, z: ArrayOrTensor, passes: int = 12, candidates: int = 8) -> ArrayOrTensor:
-        """Return about the best intercept of every program, (B, 1), for z = t − Kβ: where Σu is the total.
+        """Return about the best intercept of every program, (B, 1), for z = t − Kβ: where Σu is the
+        total.
 
-        The sum falls with the intercept: each pass looks at many candidates at once, and keeps the two between which it
-        crosses.
+        The sum falls with the intercept: each pass looks at many candidates at once, and keeps the
+        two between which it crosses.
         """
         xp = backend_of(z).xp
         if self.total is None:
@@ -320,7 +350,8 @@ class ProgramBatch(Program):
 
 @dataclass
 class Columns:
-    """Arrays with one row per problem of a batch, called a column; those `by_kernel` have one such array per kernel."""
+    """Arrays with one row per problem of a batch, called a column; those `by_kernel` have one such
+    array per kernel."""
 
     by_kernel: ClassVar[tuple[str, ...]] = ()
 
@@ -361,7 +392,8 @@ class BatchState(Columns):
     y : array of shape (B, n)
         The multipliers of x = z: at the solution t − Kβ − b where β is at a bound, and 0 elsewhere.
     base, base_values : array of shape (B, n) and (P, B, n)
-        Coefficients whose products with every kernel are known well; those of others are found by their difference.
+        Coefficients whose products with every kernel are known well; those of others are found by
+        their difference.
     """
 
     x: Any
@@ -374,7 +406,9 @@ class BatchState(Columns):
     @classmethod
     def at(cls, base: Any, base_values: Any) -> BatchState:
         """Return the state at coefficients whose products are known."""
-        return cls(base.clone(), base.clone(), base.new_zeros(base.shape), base.clone(), base_values)
+        return cls(
+            base.clone(), base.clone(), base.new_zeros(base.shape), base.clone(), base_values
+        )
 
 
 @dataclass(frozen=True)
@@ -402,7 +436,8 @@ def take_steps(
     steps: int,
     half: bool = False,
 ) -> tuple[Any, Any]:
-    """Take steps of all columns, and return the sizes of their last primal and dual residuals, relative, (B,).
+    """Take steps of all columns, and return the sizes of their last primal and dual residuals,
+    relative, (B,).
 
     Parameters
     ----------
@@ -419,8 +454,9 @@ def take_steps(
     steps : int
         How many.
     half : bool
-        Whether kernels multiply in half precision, if the shared matrix is in it: what is multiplied is how far
-        coefficients are from those whose products are known well, so that the error vanishes with it.
+        Whether kernels multiply in half precision, if the shared matrix is in it: what is
+        multiplied is how far coefficients are from those whose products are known well, so that the
+        error vanishes with it.
     """
     xp, rho, M = kernels.backend.xp, shared.rho, shared.M
     combined = CombinedColumns(kernels, eta, half and isinstance(M, HalfMatrix))
@@ -433,7 +469,9 @@ def take_steps(
     for _ in range(steps):
         change = combined.products(x - state.base)
         right = constant - change + rho * (z - x) - y
-        if program.total is not None:  # what is left of it in the end is an intercept, which would be rounded
+        if (
+            program.total is not None
+        ):  # what is left of it in the end is an intercept, which would be rounded
             right = right - right.mean(1, keepdim=True)
         step = M.multiply(right)
         if program.total is not None:
@@ -443,14 +481,18 @@ def take_steps(
         ahead = 1.6 * x - 0.6 * z  # over-relaxed: a factor between 1 and 2
         v = rho * ahead + y
         before = z
-        shrunk = v if not program.epsilon else xp.sign(v) * xp.clip(abs(v) - program.epsilon, 0.0, None)
+        shrunk = (
+            v if not program.epsilon else xp.sign(v) * xp.clip(abs(v) - program.epsilon, 0.0, None)
+        )
         z = xp.clip(shrunk / curvature, program.lower, program.upper)
         y = v - rho * z
         values = known + change
     state.x, state.z, state.y = x, z, y
     size = xp.linalg.vector_norm
     primal = size(x - z, dim=1) / xp.maximum(size(x, dim=1), size(z, dim=1)).clip(1e-300)
-    largest = xp.maximum(xp.maximum(size(values, dim=1), size(y, dim=1)), size(program.target, dim=1))
+    largest = xp.maximum(
+        xp.maximum(size(values, dim=1), size(y, dim=1)), size(program.target, dim=1)
+    )
     return primal, rho * size(z - before, dim=1) / largest.clip(1e-300)
 
 
@@ -466,7 +508,13 @@ def free_samples(program: ProgramBatch, beta: ArrayOrTensor) -> ArrayOrTensor:
 
 
 def solve_free_blocks(
-    kernels: ColumnKernels, program: ProgramBatch, free: Any, right: Any, eta: Array, counts: Array, most: int
+    kernels: ColumnKernels,
+    program: ProgramBatch,
+    free: Any,
+    right: Any,
+    eta: Array,
+    counts: Array,
+    most: int,
 ) -> tuple[Any, Any, Any]:
     """Return (K_b + diag ρ)⁻¹ times right-hand sides among the free coefficients of every column.
 

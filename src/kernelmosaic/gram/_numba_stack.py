@@ -1,8 +1,9 @@
-"""The compiled passes of stacks on the host: over stored matrices, and over distances that kernels are read off.
+"""The compiled passes of stacks on the host: over stored matrices, and over distances that kernels
+are read off.
 
-What `stack.StoredStack` calls comes first, each on the cores that are ours, then the loops over matrices, which read an
-entry once in the order it lies in memory, then the sums of Gaussians, which read a distance once whatever the number of
-widths.
+What `stack.StoredStack` calls comes first, each on the cores that are ours, then the loops over
+matrices, which read an entry once in the order it lies in memory, then the sums of Gaussians, which
+read a distance once whatever the number of widths.
 """
 
 from __future__ import annotations
@@ -23,14 +24,17 @@ from kernelmosaic.kernels.distances import unreliable_share
 
 #: Sums may be reordered, so that they vectorise.
 MATH = {"nnan", "nsz", "reassoc", "contract", "arcp"}
-#: Side of the squares in which a triangle is mirrored, or a block transposed: a cache line of single precision.
+#: Side of the squares in which a triangle is mirrored, or a block transposed: a cache line of
+#: single precision.
 _SQUARE = 16
 
 
 def combine(matrices: AnyArray, weights: AnyArray, out: AnyArray) -> AnyArray:
     """Write Σ_m weights_m K_m."""
     active = np.flatnonzero(weights)
-    if len(active) <= 3:  # whole rows of so few kernels are read faster than half of them are mirrored
+    if (
+        len(active) <= 3
+    ):  # whole rows of so few kernels are read faster than half of them are mirrored
         combine_classes(matrices, weights[np.newaxis], out[np.newaxis])
         return out
     factors = weights[active].astype(matrices.dtype)
@@ -79,7 +83,8 @@ def products(
     kernels: Sequence[int] | AnyArray | None,
     entries: int,
 ) -> Array:
-    """Return K_m β at the given rows, picking up to so many entries out at once where β is sparse."""
+    """Return K_m β at the given rows, picking up to so many entries out at once where β is
+    sparse."""
     P, n, _ = matrices.shape
     support = nonzero_rows(beta)
     at = np.arange(n) if rows is None else rows
@@ -91,7 +96,8 @@ def products(
 
     def multiply(m: int) -> None:
         if beta.ndim > 1 and whole:
-            # The matrices are symmetric, and the few long rows of βᵀ suit the product better than columns.
+            # The matrices are symmetric, and the few long rows of βᵀ suit the product better than
+            # columns.
             values = (columns @ matrices[m]).T
             out[m] = values if rows is None else values[rows]
         elif beta.ndim > 1:
@@ -114,7 +120,9 @@ def products(
 
 
 @njit(cache=True, nogil=True, fastmath=MATH)
-def add_lower(matrices: AnyArray, active: AnyArray, weights: AnyArray, out: AnyArray, first: int, last: int) -> None:
+def add_lower(
+    matrices: AnyArray, active: AnyArray, weights: AnyArray, out: AnyArray, first: int, last: int
+) -> None:
     """Write Σ weights[a] matrices[active[a]] into the lower triangle of these rows of out."""
     strip = 4096  # columns that stay in the first-level cache while the kernels pass by
     for i in range(first, last):
@@ -136,7 +144,10 @@ def mirror_lower(out: AnyArray, first: int, last: int) -> None:
         bottom = min(top + _SQUARE, last)
         for left in range(0, bottom, _SQUARE):
             if bottom - top == _SQUARE and left + _SQUARE <= top:
-                source, target = out[top:bottom, left : left + _SQUARE], out[left : left + _SQUARE, top:bottom]
+                source, target = (
+                    out[top:bottom, left : left + _SQUARE],
+                    out[left : left + _SQUARE, top:bottom],
+                )
                 for k in range(_SQUARE):
                     for i in range(_SQUARE):
                         target[k, i] = source[i, k]
@@ -150,7 +161,8 @@ def mirror_lower(out: AnyArray, first: int, last: int) -> None:
 def write_transposed(block: AnyArray, out: AnyArray, top: int, left: int) -> None:
     """Write the transpose of a block into out, from (top, left) on, square by square.
 
-    What a square writes to a row is one vector, and so few rows at once are ones that memory keeps up with.
+    What a square writes to a row is one vector, and so few rows at once are ones that memory keeps
+    up with.
     """
     height, width = block.shape
     whole = height - height % _SQUARE
@@ -169,7 +181,8 @@ def write_transposed(block: AnyArray, out: AnyArray, top: int, left: int) -> Non
 
 @njit(cache=True, nogil=True, fastmath=MATH)
 def symmetric_product(K: AnyArray, beta: AnyArray, out: AnyArray) -> None:
-    """out = K beta from the lower triangle, four rows a pass: an entry serves its row and its column at once."""
+    """out = K beta from the lower triangle, four rows a pass: an entry serves its row and its
+    column at once."""
     n = beta.shape[0]
     out[:] = 0.0
     zero = K[0, 0] * 0
@@ -199,7 +212,9 @@ def symmetric_product(K: AnyArray, beta: AnyArray, out: AnyArray) -> None:
 
 
 @njit(cache=True, nogil=True, fastmath=MATH)
-def block_products(K: AnyArray, rows: AnyArray, columns: AnyArray, beta: AnyArray, out: AnyArray) -> None:
+def block_products(
+    K: AnyArray, rows: AnyArray, columns: AnyArray, beta: AnyArray, out: AnyArray
+) -> None:
     """out[r] = Σ_c K[rows[r], columns[c]] beta[c], reading only these entries."""
     for r in range(rows.shape[0]):
         row = K[rows[r]]
@@ -210,11 +225,13 @@ def block_products(K: AnyArray, rows: AnyArray, columns: AnyArray, beta: AnyArra
 
 
 @njit(cache=True, nogil=True, fastmath=MATH)
-def add_gated_rows(matrices: AnyArray, active: AnyArray, gates: AnyArray, out: AnyArray, first: int, last: int) -> None:
+def add_gated_rows(
+    matrices: AnyArray, active: AnyArray, gates: AnyArray, out: AnyArray, first: int, last: int
+) -> None:
     """Write Σ_m g_m[i] K_m[i, k] g_m[k] into these rows of out; gates has shape (P, n).
 
-    Whole rows: reading both halves in order is faster than mirroring one. A kernel whose gate is zero for a row is not
-    read there.
+    Whole rows: reading both halves in order is faster than mirroring one. A kernel whose gate is
+    zero for a row is not read there.
     """
     n, strip = out.shape[1], 2048
     for i in range(first, last):
@@ -235,14 +252,20 @@ def add_gated_rows(matrices: AnyArray, active: AnyArray, gates: AnyArray, out: A
 
 
 @njit(inline="always")
-def _combine_strip(matrices: AnyArray, i: int, left: int, active: AnyArray, weights: AnyArray, row: AnyArray) -> None:
-    """row = Σ_a weights[a] matrices[active[a], i] from `left` on, four kernels a pass: fewer writes."""
+def _combine_strip(
+    matrices: AnyArray, i: int, left: int, active: AnyArray, weights: AnyArray, row: AnyArray
+) -> None:
+    """row = Σ_a weights[a] matrices[active[a], i] from `left` on, four kernels a pass: fewer
+    writes."""
     row[:] = 0.0
     right = left + len(row)
     whole = len(active) - len(active) % 4
     for a in range(0, whole, 4):
         first, second = matrices[active[a], i, left:right], matrices[active[a + 1], i, left:right]
-        third, fourth = matrices[active[a + 2], i, left:right], matrices[active[a + 3], i, left:right]
+        third, fourth = (
+            matrices[active[a + 2], i, left:right],
+            matrices[active[a + 3], i, left:right],
+        )
         p, q, r, s = weights[a], weights[a + 1], weights[a + 2], weights[a + 3]
         for j in range(len(row)):
             row[j] += p * first[j] + q * second[j] + r * third[j] + s * fourth[j]
@@ -254,31 +277,42 @@ def _combine_strip(matrices: AnyArray, i: int, left: int, active: AnyArray, weig
 
 @njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
 def combine_rows(
-    matrices: AnyArray, active: AnyArray, counts: AnyArray, weights: AnyArray, out: AnyArray, start: int, stop: int
+    matrices: AnyArray,
+    active: AnyArray,
+    counts: AnyArray,
+    weights: AnyArray,
+    out: AnyArray,
+    start: int,
+    stop: int,
 ) -> None:
-    """Fill whole rows of out[c] = Σ_a weights[c, a] matrices[active[c, a]] over the first counts[c] kernels a.
+    """Fill whole rows of out[c] = Σ_a weights[c, a] matrices[active[c, a]] over the first counts[c]
+    kernels a.
 
-    The stack is read once, not once a class. Writing the lower half only and mirroring it would read less, but the
-    mirroring writes down columns and takes longer than what it saves.
+    The stack is read once, not once a class. Writing the lower half only and mirroring it would
+    read less, but the mirroring writes down columns and takes longer than what it saves.
     """
     n, strip = matrices.shape[1], 512
     for i in range(start, stop):
         for left in range(0, n, strip):
             right = min(left + strip, n)
             for c in range(out.shape[0]):
-                _combine_strip(matrices, i, left, active[c, : counts[c]], weights[c], out[c, i, left:right])
+                _combine_strip(
+                    matrices, i, left, active[c, : counts[c]], weights[c], out[c, i, left:right]
+                )
 
 
-# Sums of Gaussians ----------------------------------------------------------------------------------------------------
+# Sums of Gaussians --------------------------------------------------------------------------------
 
-#: What the squared distances between samples X and Y less one centre are read off: inner products, the squared norms of
-#: both, X, Y and a share. D_ij = own[i] + others[j] − 2 inner[i, j]; where that is at most the share of own[i] +
-#: others[j], it is computed anew from X and Y. A plain tuple: calls of compiled code take longer with a named one.
+#: What the squared distances between samples X and Y less one centre are read off: inner products,
+#: the squared norms of both, X, Y and a share. D_ij = own[i] + others[j] − 2 inner[i, j]; where
+#: that is at most the share of own[i] + others[j], it is computed anew from X and Y. A plain tuple:
+#: calls of compiled code take longer with a named one.
 Tile = tuple[AnyArray, AnyArray, AnyArray, AnyArray, AnyArray, float]
 
 
 class Centred(NamedTuple):
-    """Samples X, the same less a centre, and their squared norms then: far from the origin norms swallow distances."""
+    """Samples X, the same less a centre, and their squared norms then: far from the origin norms
+    swallow distances."""
 
     X: Array
     V: Array
@@ -296,21 +330,27 @@ class Centred(NamedTuple):
         return Centred(*(one[rows] for one in self))
 
     def unreliable(self, other: Centred, rates: Sequence[float], dtype: DType) -> float:
-        """Return `unreliable_share` between these samples and others, for Gaussians with these rates."""
+        """Return `unreliable_share` between these samples and others, for Gaussians with these
+        rates."""
         steepest = -min(rates)
         largest = float(self.norms.max()) + float(other.norms.max())
-        return unreliable_share(self.X.shape[1], largest, 1.0 / steepest if steepest else np.inf, dtype)
+        return unreliable_share(
+            self.X.shape[1], largest, 1.0 / steepest if steepest else np.inf, dtype
+        )
 
     def tile(self, other: Centred, share: float) -> Tile:
-        """Return what the distances between these samples and others, less the same centre, are read off."""
+        """Return what the distances between these samples and others, less the same centre, are
+        read off."""
         return self.V @ other.V.T, self.norms, other.norms, self.X, other.X, share
 
 
 @njit(inline="always")
 def fast_exp(x: Any) -> ArrayOrTensor:
-    """max(exp(x), 2⁻⁶⁰) of x ≤ 0 in single precision, to about two units in the last place, as 2^k times a polynomial.
+    """max(exp(x), 2⁻⁶⁰) of x ≤ 0 in single precision, to about two units in the last place, as 2^k
+    times a polynomial.
 
-    No branch, so that it vectorises. What is below 2⁻⁶⁰ would turn products into denormal numbers, which are slow.
+    No branch, so that it vectorises. What is below 2⁻⁶⁰ would turn products into denormal numbers,
+    which are slow.
     """
     y = max(x * np.float32(1.4426950408889634), np.float32(-60.0))
     k = np.int32(y - np.float32(0.5))
@@ -327,7 +367,8 @@ def fast_exp(x: Any) -> ArrayOrTensor:
 
 @njit(inline="always")
 def exact_exp(x: Any) -> ArrayOrTensor:
-    """The same in double precision, max(exp(x), 2⁻¹⁰⁰⁰): terms of the series of 2^f, |f| ≤ ½, down to rounding."""
+    """The same in double precision, max(exp(x), 2⁻¹⁰⁰⁰): terms of the series of 2^f, |f| ≤ ½, down
+    to rounding."""
     y = max(x * 1.4426950408889634, -1000.0)
     k = np.int64(y - 0.5)
     f = (y - k) * 0.6931471805599453
@@ -349,7 +390,9 @@ def exact_exp(x: Any) -> ArrayOrTensor:
 
 
 @njit(inline="always")
-def fill_distances(inner: Any, own: Any, others: Any, x: Any, Y: AnyArray, share: float, distances: AnyArray) -> None:
+def fill_distances(
+    inner: Any, own: Any, others: Any, x: Any, Y: AnyArray, share: float, distances: AnyArray
+) -> None:
     """Write a row of D."""
     close = 0
     for j in range(len(distances)):
@@ -387,7 +430,8 @@ def add_gaussians(
 
 @njit(cache=True, nogil=True, fastmath=MATH)
 def multiply_gaussians(tile: Tile, rates: AnyArray, beta: AnyArray, out: Array) -> None:
-    """out[m, i] += Σ_j exp(rates[m] D_ij) beta[m, j], with exponentials in the precision of `rates`."""
+    """out[m, i] += Σ_j exp(rates[m] D_ij) beta[m, j], with exponentials in the precision of
+    `rates`."""
     inner, own, others, X, Y, share = tile
     width = beta.shape[1]
     distances = np.empty(width, dtype=rates.dtype)
@@ -420,11 +464,19 @@ def write_gaussian(distances: AnyArray, rate: Any, weight: Any, out: AnyArray) -
 
 @njit(cache=True, nogil=True, fastmath=MATH)
 def write_gaussians(
-    distances: AnyArray, rates: AnyArray, weights: AnyArray, kernels: AnyArray, matrices: AnyArray, top: int, left: int
+    distances: AnyArray,
+    rates: AnyArray,
+    weights: AnyArray,
+    kernels: AnyArray,
+    matrices: AnyArray,
+    top: int,
+    left: int,
 ) -> None:
-    """Write weights[a] exp(rates[a] D) into matrices[kernels[a]], from (top, left) on, and its mirror image.
+    """Write weights[a] exp(rates[a] D) into matrices[kernels[a]], from (top, left) on, and its
+    mirror image.
 
-    A block on the diagonal, of which the lower triangle of D is read, is its own transpose; it is changed.
+    A block on the diagonal, of which the lower triangle of D is read, is its own transpose; it is
+    changed.
     """
     height, width = distances.shape
     if top == left:
@@ -435,7 +487,11 @@ def write_gaussians(
         for start in range(0, height, _SQUARE):
             rows = min(_SQUARE, height - start)
             for i in range(rows):
-                row, own, target = room[i], distances[start + i], out[top + start + i, left : left + width]
+                row, own, target = (
+                    room[i],
+                    distances[start + i],
+                    out[top + start + i, left : left + width],
+                )
                 for j in range(width):
                     row[j] = weight * _exp(rate * own[j])
                 for j in range(width):

@@ -1,4 +1,5 @@
-"""A combined kernel that is never written down: K = Z Zᵀ + diag e, known by what Z does to vectors."""
+"""A combined kernel that is never written down: K = Z Zᵀ + diag e, known by what Z does to
+vectors."""
 
 from __future__ import annotations
 
@@ -38,9 +39,10 @@ class NewtonPass:
 class FactoredGram(Gram):
     """K = Z Zᵀ + diag e of n samples with D features: the operations that solvers use.
 
-    Each operation is one pass over the rows, wherever they are: in this process, on a device, on other machines. What
-    goes in and comes out are vectors of n numbers and matrices of D × D: NumPy's, or those of the backend if such are
-    given. Subclasses know Z alone; e, if there is any, is added here.
+    Each operation is one pass over the rows, wherever they are: in this process, on a device, on
+    other machines. What goes in and comes out are vectors of n numbers and matrices of D × D:
+    NumPy's, or those of the backend if such are given. Subclasses know Z alone; e, if there is any,
+    is added here.
 
     Attributes
     ----------
@@ -49,7 +51,8 @@ class FactoredGram(Gram):
     wide : float
         Blocks with this many times more samples than features are better solved in their features.
     stored : bool
-        Whether a pass costs its arithmetic only: features are stored, not computed anew or on other machines.
+        Whether a pass costs its arithmetic only: features are stored, not computed anew or on other
+        machines.
     """
 
     factored = True
@@ -57,7 +60,7 @@ class FactoredGram(Gram):
     wide: float = np.inf
     stored: bool = True
 
-    # What Z does ---------------------------------------------------------------------------------------------------
+    # What Z does ----------------------------------------------------------------------------------
 
     @abstractmethod
     def apply(self, W: ArrayOrTensor) -> ArrayOrTensor:
@@ -69,15 +72,22 @@ class FactoredGram(Gram):
 
     @abstractmethod
     def normal_matrix(self, theta: ArrayOrTensor, precise: bool = False) -> ArrayOrTensor:
-        """Return [Z, 1]ᵀ diag(θ) [Z, 1], of shape (D + 1, D + 1), for θ ≥ 0; rows where it is zero are not read.
+        """Return [Z, 1]ᵀ diag(θ) [Z, 1], of shape (D + 1, D + 1), for θ ≥ 0; rows where it is zero
+        are not read.
 
-        Unless it is to be precise, features in single precision may be multiplied in single precision.
+        Unless it is to be precise, features in single precision may be multiplied in single
+        precision.
         """
 
     def newton_pass(
-        self, direction: ArrayOrTensor, residual: ArrayOrTensor, rule: Callable[..., Any], rows: RowIndex
+        self,
+        direction: ArrayOrTensor,
+        residual: ArrayOrTensor,
+        rule: Callable[..., Any],
+        rows: RowIndex,
     ) -> NewtonPass:
-        """Follow a direction d and look at its end: Z d, Zᵀβ and the normal matrix of θ, in one trip where trips cost.
+        """Follow a direction d and look at its end: Z d, Zᵀβ and the normal matrix of θ, in one
+        trip where trips cost.
 
         Parameters
         ----------
@@ -90,7 +100,11 @@ class FactoredGram(Gram):
         rows : tuple of ndarray of shape (n,)
             What the rule reads of each sample; the same arrays in every pass.
         """
-        change = backend_of(residual).xp.zeros_like(residual) if direction is None else self.apply(direction)
+        change = (
+            backend_of(residual).xp.zeros_like(residual)
+            if direction is None
+            else self.apply(direction)
+        )
         beta, theta = rule(residual - change, *rows)
         return NewtonPass(change, self.adjoint(beta), lambda: self.normal_matrix(theta))
 
@@ -111,10 +125,11 @@ class FactoredGram(Gram):
         """Return the squared norms of the rows of Z."""
 
     def in_double(self) -> FactoredGram | None:
-        """Return the same kernel with normal matrices in double precision; None if these are so already."""
+        """Return the same kernel with normal matrices in double precision; None if these are so
+        already."""
         return None
 
-    # What K does ---------------------------------------------------------------------------------------------------
+    # What K does ----------------------------------------------------------------------------------
 
     def products(self, beta: ArrayOrTensor, exact: bool = False) -> ArrayOrTensor:
         """Return K β by reading the rows twice where β is not zero and once where it is.
@@ -136,7 +151,8 @@ class FactoredGram(Gram):
         return K
 
     def written(self) -> AnyArray:
-        """Return all entries in single precision, which are kept for the curvature at the same weights."""
+        """Return all entries in single precision, which are kept for the curvature at the same
+        weights."""
         if self._written is None:
             Z = self.placed_rows(np.arange(self.n_samples)).astype(np.float32)
             self._written = Z @ Z.T
@@ -171,7 +187,8 @@ class FactoredGram(Gram):
             return DenseGram(self._written).solve_free(rows, ridge, right)
         if len(rows) <= self.n_features:
             return super().solve_free(rows, ridge, right)
-        # Through the features, of which there are fewer; every step is a pass over the rows, wherever they are.
+        # Through the features, of which there are fewer; every step is a pass over the rows,
+        # wherever they are.
         ridge = ridge if self.shift is None else ridge + self.shift[rows]
         size = float(self.squared_norms()[rows].mean()) + float(ridge.mean())
         if size < 1e-290:  # such a block has no usable inverse
@@ -259,11 +276,14 @@ class FeatureBlock:
     def __init__(self, rows: Array, scales: Array) -> None:
         self.rows, self.scales = rows, scales
 
-    def of_class(self, c: int, inside: Indices | slice = slice(None), dtype: DType = np.float64) -> Block:
+    def of_class(
+        self, c: int, inside: Indices | slice = slice(None), dtype: DType = np.float64
+    ) -> Block:
         """Return the block of one class, of the samples inside this one."""
         used = np.flatnonzero(self.scales[c])
         Z = (self.rows[inside][:, used] * np.sqrt(self.scales[c, used])).astype(dtype, copy=False)
-        # Products of smaller numbers would be denormal, which is slow, and nothing beside the others.
+        # Products of smaller numbers would be denormal, which is slow, and nothing beside the
+        # others.
         Z[np.abs(Z) < np.sqrt(np.finfo(Z.dtype).tiny)] = 0.0
         return np.asarray(Z @ Z.T)
 

@@ -1,4 +1,5 @@
-"""Which stack of features a training set gets: on which device, in which precision, stored or computed in strips."""
+"""Which stack of features a training set gets: on which device, in which precision, stored or
+computed in strips."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ def make_feature_stack(
     device: str | None = None,
     options: PassOptions | None = None,
 ) -> FeatureStack:
-    """Return the stack of a training set in features: stored if they fit the budget, else computed strip by strip.
+    """Return the stack of a training set in features: stored if they fit the budget, else computed
+    strip by strip.
 
     Parameters
     ----------
@@ -29,7 +31,8 @@ def make_feature_stack(
     source : RowSource
         The training samples.
     budget : float, optional
-        Bytes the features may take; by default half of the free memory, on a device most of its own.
+        Bytes the features may take; by default half of the free memory, on a device most of its
+        own.
     device : str, optional
         Where torch keeps them; by default they are NumPy's, here.
     options : PassOptions, optional
@@ -46,8 +49,8 @@ def make_feature_stack(
     needed, allowed = 5 * 8 * (D + 1) ** 2, default_budget() if budget is None else budget
     if needed > allowed:
         raise MemoryError(
-            f"The products of {D} features need {format_bytes(needed)}, the budget is {format_bytes(allowed)}: "
-            "lower rank, or raise memory_budget."
+            f"The products of {D} features need {format_bytes(needed)}, the budget is"
+            f" {format_bytes(allowed)}: lower rank, or raise memory_budget."
         )
     if device is not None:
         allowed = default_budget(backend) if budget is None else budget
@@ -67,7 +70,8 @@ def make_feature_stack(
     # Views are cut out for every strip: where there is room for wide ones, strips are few.
     wide = replace(options, strip_bytes=int(max(min(left / 2, 2**26), options.strip_bytes)))
     stack = StoredFeatures.fill(ComputedFeatures(kernel_set, source, dtype, wide))
-    # Rows that are picked, or turned to double precision, are copied: in what the features leave of the budget.
+    # Rows that are picked, or turned to double precision, are copied: in what the features leave of
+    # the budget.
     options = replace(options, strip_bytes=int(min(max(left / 2, 2**20), options.strip_bytes)))
     stack.options = _blocks_within(options, left, free)
     return stack
@@ -77,13 +81,23 @@ def _blocks_within(options: PassOptions, left: float, free: float) -> PassOption
     """Return the options with blocks that the memory left has room for."""
     # Blocks so small that nothing could be solved in them would save nothing.
     numbers = int(min(options.block_numbers, max(left / 16, free / 64, 100**2)))
-    return replace(options, block_numbers=numbers, block_samples=min(options.block_samples, int(np.sqrt(numbers))))
+    return replace(
+        options,
+        block_numbers=numbers,
+        block_samples=min(options.block_samples, int(np.sqrt(numbers))),
+    )
 
 
 def _make_device_features(
-    kernel_set: FeatureMaps, source: RowSource, backend: Backend, budget: float, options: PassOptions, needed: int
+    kernel_set: FeatureMaps,
+    source: RowSource,
+    backend: Backend,
+    budget: float,
+    options: PassOptions,
+    needed: int,
 ) -> FeatureStack:
-    """Keep the features on a device, in single precision where they are many; else every pass computes them there."""
+    """Keep the features on a device, in single precision where they are many; else every pass
+    computes them there."""
     D = int(kernel_set.widths.sum())
     numbers = source.shape[0] * D
     dtype = np.dtype(np.float64 if 8 * numbers <= options.double_bytes else np.float32)

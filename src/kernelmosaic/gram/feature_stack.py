@@ -1,6 +1,8 @@
-"""The stack of kernels in features: every operation costs a pass over n × r numbers, and no matrix is n × n.
+"""The stack of kernels in features: every operation costs a pass over n × r numbers, and no matrix
+is n × n.
 
-Features are arrays of a backend, here or on a device, stored or computed anew in strips; the passes are the same.
+Features are arrays of a backend, here or on a device, stored or computed anew in strips; the passes
+are the same.
 """
 
 from __future__ import annotations
@@ -57,7 +59,8 @@ class FeatureStack(GramStack):
 
     @abstractmethod
     def placed_features(self, rows: RowIndex, kernels: Kernels) -> Iterator[tuple[int, Any]]:
-        """Yield (m, Z_m[rows]) for the given kernels as arrays of the backend, which must not be changed."""
+        """Yield (m, Z_m[rows]) for the given kernels as arrays of the backend, which must not be
+        changed."""
 
     def features(self, rows: Rows, kernels: Kernels) -> Iterator[tuple[int, Block]]:
         """Yield the same in this process."""
@@ -65,7 +68,8 @@ class FeatureStack(GramStack):
             yield m, self.backend.to_numpy(Z)
 
     def combine(self, weights: AnyArray, out: ArrayOrTensor = None) -> ArrayOrTensor:
-        """Return the combined kernel in its factors, Z_m times weights or rows times gates; nothing is computed yet."""
+        """Return the combined kernel in its factors, Z_m times weights or rows times gates; nothing
+        is computed yet."""
         given = np.asarray(weights, dtype=np.float64)
         if given.ndim == 1:
             return self.factors(given)
@@ -78,13 +82,18 @@ class FeatureStack(GramStack):
     def combine_classes(self, weights: AnyArray, out: ArrayOrTensor = None) -> ArrayOrTensor:
         """Return Σ_m weights[c, m] K_m of every class in their factors, which all classes share."""
         used = np.any(weights != 0, axis=0)
-        scales = np.repeat(np.asarray(weights, dtype=np.float64)[:, used], self.widths[used], axis=1)
-        return FactoredClasses(self.combine(used.astype(np.float64)), scales, self.options.block_numbers)
+        scales = np.repeat(
+            np.asarray(weights, dtype=np.float64)[:, used], self.widths[used], axis=1
+        )
+        return FactoredClasses(
+            self.combine(used.astype(np.float64)), scales, self.options.block_numbers
+        )
 
     @property
     def part_samples(self) -> int:
-        # Equal weights multiply all features with each other: where these are many, weights of a part of the samples
-        # are a start that reads a few kernels. Its matrices take no more memory than the features.
+        # Equal weights multiply all features with each other: where these are many, weights of a
+        # part of the samples are a start that reads a few kernels. Its matrices take no more memory
+        # than the features.
         count = int(self.widths.sum())
         if self.backend is not NUMPY or count <= self.options.many_features:
             return 0
@@ -106,7 +115,9 @@ class FeatureStack(GramStack):
         width = max(n_columns + int(self.widths.sum()), 1)
         return row_strips(self.n_samples, self.options.strip_bytes // (8 * width))
 
-    def products(self, beta: AnyArray, rows: Indices | None = None, kernels: Kernels | None = None) -> Array:
+    def products(
+        self, beta: AnyArray, rows: Indices | None = None, kernels: Kernels | None = None
+    ) -> Array:
         return self.outputs(self.sums(beta, kernels), beta.shape[1:], rows)
 
     def gated_products(self, beta: AnyArray, gates: AnyArray, rows: Indices) -> Array:
@@ -118,20 +129,28 @@ class FeatureStack(GramStack):
             out[m] = 0.5 * float(np.sum(total * total))
         return out
 
-    def sums(self, beta: AnyArray, kernels: Kernels | None, gates: AnyArray | None = None) -> dict[int, Array]:
-        """Return Z_mᵀ β, or Z_mᵀ (g_m ∘ β), for the given kernels or all, reading the rows where β is not zero."""
+    def sums(
+        self, beta: AnyArray, kernels: Kernels | None, gates: AnyArray | None = None
+    ) -> dict[int, Array]:
+        """Return Z_mᵀ β, or Z_mᵀ (g_m ∘ β), for the given kernels or all, reading the rows where β
+        is not zero."""
         place, support = self.backend.asarray, nonzero_rows(beta)
         totals: dict[int, Any] = dict.fromkeys(self.asked(kernels), 0.0)
         for part in self.strips(support):
             coefficients, own = place(beta[part]), None if gates is None else place(gates[part].T)
             for m, Z in self.placed_features(part, list(totals)):
-                totals[m] += _times(Z, apply_gate(coefficients, None if own is None else own[m]), transposed=True)
+                totals[m] += _times(
+                    Z, apply_gate(coefficients, None if own is None else own[m]), transposed=True
+                )
         if len(support) == 0:
             return {m: np.zeros((self.widths[m], *beta.shape[1:])) for m in totals}
         return {m: self.backend.to_numpy(total) for m, total in totals.items()}
 
-    def outputs(self, sums: dict[int, Array], columns: tuple[int, ...] = (), rows: Indices | None = None) -> Array:
-        """Return Z_m times what `sums` returned at the given rows, of shape (P, n_rows) and the columns."""
+    def outputs(
+        self, sums: dict[int, Array], columns: tuple[int, ...] = (), rows: Indices | None = None
+    ) -> Array:
+        """Return Z_m times what `sums` returned at the given rows, of shape (P, n_rows) and the
+        columns."""
         right = {m: self.backend.asarray(total) for m, total in sums.items()}
         out = np.zeros((self.n_kernels, self.n_samples if rows is None else len(rows), *columns))
         done = 0
@@ -149,7 +168,8 @@ class FeatureStack(GramStack):
         which : array of int, optional
             Row numbers, as the backend indexes with them or in this process.
         copied : bool
-            Whether the pass copies what it works on: else features that are stored on a device are read as they are.
+            Whether the pass copies what it works on: else features that are stored on a device are
+            read as they are.
         """
         n = self.n_samples if which is None else len(which)
         self.rows_read += n
@@ -181,10 +201,11 @@ class StoredFeatures(FeatureStack):
         self.nbytes = self.n_samples * count * self.dtype.itemsize
         if self.backend is NUMPY and count > self.n_samples:
             self.form = (
-                f"{count} features outnumber the {self.n_samples} samples, whose combined kernels are written down"
+                f"{count} features outnumber the {self.n_samples} samples, whose combined kernels"
+                " are written down"
             )
-        # How exactly single precision is multiplied changes for all at once, and products of many features keep every
-        # core busy by themselves.
+        # How exactly single precision is multiplied changes for all at once, and products of many
+        # features keep every core busy by themselves.
         few = count <= self.options.few_features
         self.shareable = self.backend is NUMPY and self.dtype == np.float64 and few
 
@@ -205,7 +226,8 @@ class StoredFeatures(FeatureStack):
             yield int(m), self.arrays[m][at]
 
     def _height(self, copied: bool) -> int:
-        # Passes over stored features on a device are compiled ones, which need no copy in another precision.
+        # Passes over stored features on a device are compiled ones, which need no copy in another
+        # precision.
         return super()._height(copied) if copied or self.backend is NUMPY else self.n_samples
 
 
@@ -246,8 +268,11 @@ class ComputedFeatures(FeatureStack):
         yield from self.maps.blocks(samples, kernels, self.dtype, self.backend, self.landmarks)
 
     def _height(self, copied: bool) -> int:
-        # The samples, the block with the landmarks, the features and one temporary, each in double precision.
-        return self.options.strip_bytes // (8 * (self.source.row_width + 3 * int(self.widths.sum()) + 1))
+        # The samples, the block with the landmarks, the features and one temporary, each in double
+        # precision.
+        return self.options.strip_bytes // (
+            8 * (self.source.row_width + 3 * int(self.widths.sum()) + 1)
+        )
 
 
 class StackFactors(FactoredGram):
@@ -267,9 +292,14 @@ class StackFactors(FactoredGram):
         self.active = [int(m) for m in np.flatnonzero(weights)]
         self.root = {m: float(np.sqrt(weights[m])) for m in self.active}
         edges = np.concatenate([[0], np.cumsum(stack.widths[self.active])])
-        self.place = {m: slice(int(a), int(b)) for m, (a, b) in zip(self.active, pairwise(edges), strict=True)}
+        self.place = {
+            m: slice(int(a), int(b)) for m, (a, b) in zip(self.active, pairwise(edges), strict=True)
+        }
         self.n_samples, self.n_features = stack.n_samples, int(edges[-1])
-        self.block_samples, self.stored = stack.options.block_samples, isinstance(stack, StoredFeatures)
+        self.block_samples, self.stored = (
+            stack.options.block_samples,
+            isinstance(stack, StoredFeatures),
+        )
 
     def apply(self, W: ArrayOrTensor) -> ArrayOrTensor:
         right = self.backend.asarray(W)
@@ -286,15 +316,22 @@ class StackFactors(FactoredGram):
         for rows in self.stack.strips(self._rows_that_count(left, self.stack.options.sparse)):
             own = left[rows]
             for m, Z in self.stack.placed_features(rows, self.active):
-                out[self.place[m]] += self.root[m] * _times(Z, apply_gate(own, self._gate(m, rows)), transposed=True)
+                out[self.place[m]] += self.root[m] * _times(
+                    Z, apply_gate(own, self._gate(m, rows)), transposed=True
+                )
         return as_input(V, out, self.backend)
 
     def normal_matrix(self, theta: ArrayOrTensor, precise: bool = False) -> ArrayOrTensor:
         backend, D, columns = self.backend, self.n_features + 1, self.stack.options.columns
         values = backend.asarray(theta)
-        dtype = self.stack.dtype if backend is NUMPY and not (precise or self.precise) else np.dtype(np.float64)
+        dtype = (
+            self.stack.dtype
+            if backend is NUMPY and not (precise or self.precise)
+            else np.dtype(np.float64)
+        )
         strips = list(self.stack.strips(self._rows_that_count(values), copied=True))
-        # Every thread adds up its own strips, always the same ones: sums round alike from run to run.
+        # Every thread adds up its own strips, always the same ones: sums round alike from run to
+        # run.
         count = min(allowed_threads(), len(strips)) if self.stored and backend is NUMPY else 1
         sums = [backend.zeros((D, D)) for _ in range(max(count, 1))]
 
@@ -311,8 +348,11 @@ class StackFactors(FactoredGram):
             out = lower + backend.xp.tril(out, -1).T
         return as_input(theta, out, backend)
 
-    def _add_products(self, rows: RowIndex, theta: ArrayOrTensor, dtype: DType, out: ArrayOrTensor) -> None:
-        """Add to `out` what these rows add to the normal matrix, or to its lower half if columns are taken in turn."""
+    def _add_products(
+        self, rows: RowIndex, theta: ArrayOrTensor, dtype: DType, out: ArrayOrTensor
+    ) -> None:
+        """Add to `out` what these rows add to the normal matrix, or to its lower half if columns
+        are taken in turn."""
         root, D = self.backend.xp.sqrt(theta[rows]), self.n_features + 1
         columns = self.stack.options.columns or D
         B = self.backend.empty((len(root), D), dtype)
@@ -355,7 +395,8 @@ class StackFactors(FactoredGram):
             self.backend.xp.multiply(Z, factor[:, None], out=out[:, self.place[m]], **options)
 
     def _rows_that_count(self, V: ArrayOrTensor, share: float = 1.0) -> ArrayOrTensor:
-        """Return the numbers of the rows that are not zero; None for all if these are at least this share of them."""
+        """Return the numbers of the rows that are not zero; None for all if these are at least this
+        share of them."""
         # What is computed for every pass is computed for no more rows than need be.
         used = nonzero_rows(V)
         return None if len(used) >= (share if self.stored else 1.0) * self.n_samples else used

@@ -27,10 +27,11 @@ ExactProduct = Callable[[Indices, Array], Array]
 
 
 class ClassGram(ABC):
-    """The kernels of a machine with one output per class: a symmetric positive semi-definite matrix K_c for each.
+    """The kernels of a machine with one output per class: a symmetric positive semi-definite matrix
+    K_c for each.
 
-    Solvers of joint machines use these operations and no others. A `Gram` is the case in which all classes have the
-    same matrix.
+    Solvers of joint machines use these operations and no others. A `Gram` is the case in which all
+    classes have the same matrix.
 
     Attributes
     ----------
@@ -61,7 +62,8 @@ class ClassGram(ABC):
 
     @abstractmethod
     def block(self, rows: RowIndex) -> ArrayOrTensor:
-        """Return the entries between these samples as an array of the backend, a copy: (classes, q, q), or (q, q)."""
+        """Return the entries between these samples as an array of the backend, a copy: (classes, q,
+        q), or (q, q)."""
 
     @abstractmethod
     def diagonal(self) -> Array:
@@ -71,9 +73,9 @@ class ClassGram(ABC):
 class Gram(ClassGram):
     """One symmetric positive semi-definite matrix K of n samples, the same for every output.
 
-    This is all that a solver reads of a kernel, whatever its form; solvers of kernels in factors read a `FactoredGram`.
-    Rows are numbers in this process or of the backend. Vectors of n numbers are returned in the library they are given
-    in, arrays for arrays and tensors for tensors.
+    This is all that a solver reads of a kernel, whatever its form; solvers of kernels in factors
+    read a `FactoredGram`. Rows are numbers in this process or of the backend. Vectors of n numbers
+    are returned in the library they are given in, arrays for arrays and tensors for tensors.
 
     Attributes
     ----------
@@ -82,7 +84,8 @@ class Gram(ClassGram):
     shift : ndarray of shape (n,) or None
         Of a kernel that is not written down: e ≥ 0, which is added to its diagonal; None for zeros.
     has_cheap_products : bool
-        Whether a product costs far less than the entries it stands for: linear systems are solved by products.
+        Whether a product costs far less than the entries it stands for: linear systems are solved
+        by products.
     """
 
     factored: bool = False
@@ -92,17 +95,20 @@ class Gram(ClassGram):
     _written: Any = None
 
     def take(self, rows: RowIndex) -> Gram:
-        """Return the kernel of these samples alone: with entries, or features, stored if there is room for them."""
+        """Return the kernel of these samples alone: with entries, or features, stored if there is
+        room for them."""
         return DenseGram(self.block(rows))
 
     def products_of(self, part: Gram, rows: Indices, beta: Array) -> Array:
-        """Return Kβ where β is zero except at these rows; the part is what `take` returns for them."""
+        """Return Kβ where β is zero except at these rows; the part is what `take` returns for
+        them."""
         spread = np.zeros(self.n_samples)
         spread[rows] = beta
         return np.asarray(self.products(spread))
 
     def add_diagonal(self, values: Array) -> Gram:
-        """Return the kernel with these numbers added to its diagonal; it may take the place of this one."""
+        """Return the kernel with these numbers added to its diagonal; it may take the place of this
+        one."""
         shifted = copy(self)
         shifted.shift = values if self.shift is None else self.shift + values
         shifted._written = None
@@ -113,21 +119,30 @@ class Gram(ClassGram):
         return None
 
     def solve_free(self, rows: Indices, ridge: Array, right: Array) -> Array:
-        """Return roughly (K + diag ridge)⁻¹ times the right-hand sides, (n_rows, k), for the block of these samples."""
+        """Return roughly (K + diag ridge)⁻¹ times the right-hand sides, (n_rows, k), for the block
+        of these samples."""
         place = self.backend.asarray
         A = self.block(self.backend.index(rows))
-        return self.backend.to_numpy(solve_block(A, place(ridge), place(right))).astype(np.float64, copy=False)
+        return self.backend.to_numpy(solve_block(A, place(ridge), place(right))).astype(
+            np.float64, copy=False
+        )
 
-    def solve_by_products(self, ridge: Array, right: Array, options: BlockOptions, sums: bool = False) -> Array:
-        """Return (K + diag ridge)⁻¹ times the right-hand sides, (n, k), by `conjugate_gradients`."""
+    def solve_by_products(
+        self, ridge: Array, right: Array, options: BlockOptions, sums: bool = False
+    ) -> Array:
+        """Return (K + diag ridge)⁻¹ times the right-hand sides, (n, k), by
+        `conjugate_gradients`."""
 
         def times(p: Array) -> Array:
             return np.asarray(self.products(p) + ridge[:, np.newaxis] * p)
 
-        return np.asarray(conjugate_gradients(times, self.preconditioner(ridge), right, options, sums))
+        return np.asarray(
+            conjugate_gradients(times, self.preconditioner(ridge), right, options, sums)
+        )
 
     def preconditioner(self, ridge: Array) -> Callable[[Array], Array]:
-        """Return what multiplies columns by roughly (K + diag ridge)⁻¹: here the inverse of the diagonal."""
+        """Return what multiplies columns by roughly (K + diag ridge)⁻¹: here the inverse of the
+        diagonal."""
         diagonal = (self.diagonal() + ridge)[:, np.newaxis]
         return lambda r: r / diagonal
 
@@ -144,8 +159,8 @@ class DenseGram(Gram):
     matrix : array of shape (n, n)
         The entries.
     exact : callable, optional
-        Multiplies the kernel, computed anew in double precision, with a sparse β of one or several columns; None if
-        the entries are the best there is.
+        Multiplies the kernel, computed anew in double precision, with a sparse β of one or several
+        columns; None if the entries are the best there is.
     """
 
     #: Up to this many samples a block is copied to the host.
@@ -182,7 +197,11 @@ class DenseGram(Gram):
         return self.backend.take_block(self.matrix, rows, rows)
 
     def take(self, rows: RowIndex) -> Gram:
-        return SomeRows(self, self.backend.index(rows)) if len(rows) > self.copied else super().take(rows)
+        return (
+            SomeRows(self, self.backend.index(rows))
+            if len(rows) > self.copied
+            else super().take(rows)
+        )
 
     def diagonal(self) -> Array:
         return self.backend.to_numpy(self.matrix.diagonal()).astype(np.float64)
@@ -204,11 +223,12 @@ class DenseGram(Gram):
 
 
 class SomeRows(Gram):
-    """The part of a stored matrix that belongs to many samples, for products in the precision of the matrix.
+    """The part of a stored matrix that belongs to many samples, for products in the precision of
+    the matrix.
 
-    On the host all of the matrix is read for one: that beats a copy of the part. A device, which reads a copy at many
-    times the speed of making it, makes one for its many products, if that has at most half of the entries and there is
-    room.
+    On the host all of the matrix is read for one: that beats a copy of the part. A device, which
+    reads a copy at many times the speed of making it, makes one for its many products, if that has
+    at most half of the entries and there is room.
 
     Parameters
     ----------
@@ -256,10 +276,11 @@ class SomeRows(Gram):
 
 
 class OnDemandGram(Gram):
-    """K = Σ_m d_m K_m, or Σ_m g_m g_mᵀ ∘ K_m with gates, of so many samples that n² numbers have no room.
+    """K = Σ_m d_m K_m, or Σ_m g_m g_mᵀ ∘ K_m with gates, of so many samples that n² numbers have no
+    room.
 
-    Products compute the entries they read, and nothing is kept of them: rows that a round of a working set has read
-    would take the memory that makes working sets large, and so rounds few.
+    Products compute the entries they read, and nothing is kept of them: rows that a round of a
+    working set has read would take the memory that makes working sets large, and so rounds few.
 
     Parameters
     ----------
@@ -295,22 +316,29 @@ class OnDemandGram(Gram):
         if len(rows) > self.block_samples:
             need = format_bytes(len(rows) ** 2 * self.dtype.itemsize)
             raise MemoryError(
-                f"A block of {len(rows)} x {len(rows)} entries of the kernel needs {need}, the budget is "
-                f"{format_bytes(self.stack.budget)}: use approximation='nystroem', which needs no such block, or fewer "
-                "samples, or raise memory_budget."
+                f"A block of {len(rows)} x {len(rows)} entries of the kernel needs {need}, the"
+                f" budget is {format_bytes(self.stack.budget)}: use approximation='nystroem', which"
+                " needs no such block, or fewer samples, or raise memory_budget."
             )
         return self.take(rows).matrix
 
     def take(self, rows: RowIndex) -> Gram:
         rows = self.host_rows(rows)
-        some, factors = self.stack.take(rows), self.factors[rows] if self.factors.ndim == 2 else self.factors
-        gram: Gram = OnDemandGram(some, factors) if len(rows) > self.block_samples else some.combine(factors)
+        some, factors = (
+            self.stack.take(rows),
+            self.factors[rows] if self.factors.ndim == 2 else self.factors,
+        )
+        gram: Gram = (
+            OnDemandGram(some, factors) if len(rows) > self.block_samples else some.combine(factors)
+        )
         return gram if self.shift is None else gram.add_diagonal(self.shift[rows])
 
     def low_rank(self) -> ArrayOrTensor:
         """Return Nyström's factors, from samples evenly spread, where the samples are."""
         options = self.stack.options
-        rank = min(options.most_rank, int(options.rank_share * self.stack.budget / 8 / self.n_samples))
+        rank = min(
+            options.most_rank, int(options.rank_share * self.stack.budget / 8 / self.n_samples)
+        )
         if rank < 2:
             return None
         some = np.unique(np.linspace(0, self.n_samples - 1, rank).astype(np.intp))
@@ -322,12 +350,19 @@ class OnDemandGram(Gram):
                 columns[strip] += self.backend.asarray(factor) * block
         among = columns[self.backend.index(some)]
         with suppress(np.linalg.LinAlgError):
-            return columns @ Cholesky(among, rounding_jitter(self.dtype, among.diagonal()), 0.01).inverse_root().T
+            return (
+                columns
+                @ Cholesky(among, rounding_jitter(self.dtype, among.diagonal()), 0.01)
+                .inverse_root()
+                .T
+            )
         return None
 
     def diagonal(self) -> Array:
         each = self.stack.diagonals
-        values = (self.factors.T**2 * each).sum(0) if self.factors.ndim == 2 else self.factors @ each
+        values = (
+            (self.factors.T**2 * each).sum(0) if self.factors.ndim == 2 else self.factors @ each
+        )
         return np.asarray(values if self.shift is None else values + self.shift)
 
     def solve_free(self, rows: Indices, ridge: Array, right: Array) -> Array:
@@ -336,12 +371,15 @@ class OnDemandGram(Gram):
         # Too many for a block: some of them, evenly spread, represent all.
         some = np.unique(np.linspace(0, len(rows) - 1, self.block_samples).astype(np.intp))
         answer = np.zeros_like(right)
-        answer[some] = super().solve_free(rows[some], ridge[some], right[some]) * (len(rows) / len(some))
+        answer[some] = super().solve_free(rows[some], ridge[some], right[some]) * (
+            len(rows) / len(some)
+        )
         return answer
 
 
 def active_kernels(factors: Array) -> Indices:
-    """Return the kernels with a weight, of shape (P,), or with a gate that is not zero, of shape (n, P)."""
+    """Return the kernels with a weight, of shape (P,), or with a gate that is not zero, of shape
+    (n, P)."""
     return np.flatnonzero(np.atleast_2d(factors).any(axis=0))
 
 
@@ -350,5 +388,7 @@ def as_gram(K: ArrayOrTensor) -> Gram:
     if isinstance(K, Gram):
         return K
     if not isinstance(K, np.ndarray) and not is_tensor(K):
-        raise TypeError(f"K is of type {type(K).__name__}: give a Gram or an array of shape (n, n).")
+        raise TypeError(
+            f"K is of type {type(K).__name__}: give a Gram or an array of shape (n, n)."
+        )
     return DenseGram(K)

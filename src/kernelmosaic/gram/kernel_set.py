@@ -1,4 +1,5 @@
-"""The kernel set: named kernels, each on its columns and on a common scale, fitted to a training set."""
+"""The kernel set: named kernels, each on its columns and on a common scale, fitted to a training
+set."""
 
 from __future__ import annotations
 
@@ -23,8 +24,8 @@ from kernelmosaic.kernels.views import KernelSpec, take_columns
 
 #: Numbers of kernels.
 Kernels = Sequence[int] | AnyArray
-#: Of a training set, the distances between all samples that widths were learned of: by the number of the view and the
-#: name of the statistic.
+#: Of a training set, the distances between all samples that widths were learned of: by the number
+#: of the view and the name of the statistic.
 Distances = Mapping[tuple[int, str], Array]
 
 
@@ -37,7 +38,8 @@ class Views(Sequence[Any]):
     distinct : tuple
         What kernels read: some columns, prepared or not.
     which : tuple of int
-        Of every kernel, the number of what it reads. Kernels of the same number share what is computed of it.
+        Of every kernel, the number of what it reads. Kernels of the same number share what is
+        computed of it.
     """
 
     distinct: tuple[Any, ...] = ()
@@ -63,23 +65,25 @@ class Views(Sequence[Any]):
 
 @dataclass(frozen=True)
 class PlacedSamples:
-    """Samples as kernels read them, on a backend, with what normalising needs; every list has one item per kernel.
+    """Samples as kernels read them, on a backend, with what normalising needs; every list has one
+    item per kernel.
 
     Attributes
     ----------
     backend : Backend
         Where blocks between them are computed.
     views : Views
-        Arrays of the backend for kernels with a formula there; else what the kernel itself reads, on the host.
+        Arrays of the backend for kernels with a formula there; else what the kernel itself reads,
+        on the host.
     row_scales : list
         What each kernel's normalisation needs of the samples, or None.
     shares : list of bool
-        Whether the kernel is evaluated on the backend; on the host, whether it is a function of a statistic, which
-        kernels with the same view share.
+        Whether the kernel is evaluated on the backend; on the host, whether it is a function of a
+        statistic, which kernels with the same view share.
     centres, norms : tuple
-        Of every distinct view on a device: what is taken off the samples before they are multiplied for squared
-        distances, and their squared norms then; else None. The samples themselves stay as they are: differences of
-        rounded ones are rounded, too.
+        Of every distinct view on a device: what is taken off the samples before they are multiplied
+        for squared distances, and their squared norms then; else None. The samples themselves stay
+        as they are: differences of rounded ones are rounded, too.
     distances : dict
         Of a training set on the host, the distances that are known.
     rows : ndarray, optional
@@ -103,7 +107,11 @@ class PlacedSamples:
         """Return some samples: a slice or an array of row numbers."""
 
         def cut(array: Any) -> Any:
-            return None if array is None else array[self.backend.index(rows) if is_tensor(array) else rows]
+            return (
+                None
+                if array is None
+                else array[self.backend.index(rows) if is_tensor(array) else rows]
+            )
 
         return replace(
             self,
@@ -114,14 +122,20 @@ class PlacedSamples:
         )
 
     def known(self, m: int, statistic: str, other: PlacedSamples) -> Block | None:
-        """Return the block of a statistic between these samples and others, None where it was not measured."""
+        """Return the block of a statistic between these samples and others, None where it was not
+        measured."""
         S = self.distances.get((self.views.which[m], statistic))
-        return None if S is None or other.distances is not self.distances else S[np.ix_(self.rows, other.rows)]
+        return (
+            None
+            if S is None or other.distances is not self.distances
+            else S[np.ix_(self.rows, other.rows)]
+        )
 
 
 @dataclass(frozen=True)
 class FittedKernel:
-    """One fitted kernel with the columns it reads, their number among those of the training set, and its scale.
+    """One fitted kernel with the columns it reads, their number among those of the training set,
+    and its scale.
 
     Kernels of one number were fitted to the same samples.
     """
@@ -156,15 +170,16 @@ class KernelSet:
     ) -> tuple[KernelSet, Views, Distances]:
         """Clone the kernels, fit each to its columns of the training set, and learn their scales.
 
-        Of shape (n, P), `present` marks the samples that a kernel is fitted to; None means to all. The samples that
-        each was fitted to are returned, too, and the distances between them that widths were learned of; none if these
-        might take more bytes than there is room.
+        Of shape (n, P), `present` marks the samples that a kernel is fitted to; None means to all.
+        The samples that each was fitted to are returned, too, and the distances between them that
+        widths were learned of; none if these might take more bytes than there is room.
         """
         make_normalization(normalize)
         if present is not None and not present.any(axis=0).all():
             raise ValueError(
-                f"kernel {specs[int(np.argmin(present.any(axis=0)))].name!r}: none of the {len(present)} training "
-                "samples has what it reads; leave the kernel out, or give samples that have it."
+                f"kernel {specs[int(np.argmin(present.any(axis=0)))].name!r}: none of the"
+                f" {len(present)} training samples has what it reads; leave the kernel out, or give"
+                " samples that have it."
             )
         kernels = [clone(spec.kernel) for spec in specs]
         numbers = _view_numbers(specs, sparse.issparse(X), present)
@@ -182,17 +197,27 @@ class KernelSet:
             with named(spec.name):
                 if v not in cut:
                     V = read_columns(table, spec.columns)
-                    cut[v] = FitSamples(in_double(kernel.validate(V if own is None else V[own])), keep)
+                    cut[v] = FitSamples(
+                        in_double(kernel.validate(V if own is None else V[own])), keep
+                    )
                 kernel.fit_to(cut[v])
                 samples = cut[v] if kernel.preparation == "" else cut[v].ranked[2]
-                weight = sample_weight if sample_weight is None or own is None else sample_weight[own]
+                weight = (
+                    sample_weight if sample_weight is None or own is None else sample_weight[own]
+                )
                 scale = make_normalization(normalize).fit(kernel.inner, samples.X, weight)
             fitted.append(FittedKernel(spec.name, kernel, spec.columns, scale, v))
             prepared[reads[m]] = samples
-        warn_of_constant([one.name for one in fitted if getattr(one.normalization, "scale_", 1.0) == np.inf])
+        warn_of_constant(
+            [one.name for one in fitted if getattr(one.normalization, "scale_", 1.0) == np.inf]
+        )
         views = Views.of(reads, {key: one.X for key, one in prepared.items()})
         every = enumerate(prepared.values())
-        return cls(tuple(fitted)), views, {(k, name): S for k, one in every for name, S in one.distances.items()}
+        return (
+            cls(tuple(fitted)),
+            views,
+            {(k, name): S for k, one in every for name, S in one.distances.items()},
+        )
 
     @property
     def names(self) -> list[str]:
@@ -209,8 +234,11 @@ class KernelSet:
         """Keep the views of the kernels that `take` keeps."""
         return views.take(active)
 
-    def views(self, X: MatrixLike, present: Mask | None = None, stand_ins: list[Any] | None = None) -> Views:
-        """Return the samples as each kernel reads them, with stand-ins for what they lack; they have all by default."""
+    def views(
+        self, X: MatrixLike, present: Mask | None = None, stand_ins: list[Any] | None = None
+    ) -> Views:
+        """Return the samples as each kernel reads them, with stand-ins for what they lack; they
+        have all by default."""
         X = by_column(X, self.fitted)
         cut: dict[int, Any] = {}
         prepared: dict[tuple[int, str], Any] = {}
@@ -235,7 +263,8 @@ class KernelSet:
         across: PlacedSamples | None = None,
         distances: Distances | None = None,
     ) -> PlacedSamples:
-        """Place views of some samples on a backend, and compute once what the normalisations need of them.
+        """Place views of some samples on a backend, and compute once what the normalisations need
+        of them.
 
         Parameters
         ----------
@@ -246,7 +275,8 @@ class KernelSet:
         kernels : sequence of int, optional
             The fitted kernels whose blocks will be computed; by default all of them.
         across : PlacedSamples, optional
-            The samples on the other side of the blocks: products are between samples less the same centre.
+            The samples on the other side of the blocks: products are between samples less the same
+            centre.
         distances : dict, optional
             Of a training set, the distances that are known.
         """
@@ -256,14 +286,21 @@ class KernelSet:
         asked = set(range(len(self.fitted)) if kernels is None else map(int, kernels))
         if row_scales is None:
             row_scales = [
-                one.normalization.row_scale(views[m]) if m in asked else None for m, one in enumerate(self.fitted)
+                one.normalization.row_scale(views[m]) if m in asked else None
+                for m, one in enumerate(self.fitted)
             ]
         if backend is NUMPY:
             shares = [isinstance(one.kernel.inner, StatisticKernel) for one in self.fitted]
             none = (None,) * len(views.distinct)
             rows = np.arange(views[0].shape[0]) if distances else None
-            return PlacedSamples(backend, views, row_scales, shares, none, none, distances or {}, rows)
-        shares = [_takes_tensors(one.kernel.inner, backend) for one in self.fitted] if across is None else across.shares
+            return PlacedSamples(
+                backend, views, row_scales, shares, none, none, distances or {}, rows
+            )
+        shares = (
+            [_takes_tensors(one.kernel.inner, backend) for one in self.fitted]
+            if across is None
+            else across.shares
+        )
         # Some kernels may read on the host what others read on the device.
         keys = [(v, shares[m] and m in asked) for m, v in enumerate(views.which)]
         row_scales = [
@@ -271,7 +308,9 @@ class KernelSet:
             for (_, moves), scale in zip(keys, row_scales, strict=True)
         ]
         names = (getattr(one.kernel.inner, "statistic", "") for one in self.fitted)
-        squared = {key for key, name in zip(keys, names, strict=True) if name == "squared_distances"}
+        squared = {
+            key for key, name in zip(keys, names, strict=True) if name == "squared_distances"
+        }
         placed: dict[tuple[int, bool], tuple[Any, Any, Any]] = {}
         for m, key in enumerate(keys):
             view, centre, norms = views[m], None, None
@@ -288,30 +327,51 @@ class KernelSet:
         return PlacedSamples(backend, moved, row_scales, shares, centres, every)
 
     def blocks(
-        self, X: Views | PlacedSamples, Y: Views | PlacedSamples, kernels: Kernels, dtype: DType = None
+        self,
+        X: Views | PlacedSamples,
+        Y: Views | PlacedSamples,
+        kernels: Kernels,
+        dtype: DType = None,
     ) -> Iterator[tuple[int, Block]]:
         """Yield (m, block of kernel m between X and Y) for each given m, in the samples' backend.
 
-        Kernels that are functions of the same statistic of the same columns share it: it is computed once for all. On
-        a device it is computed in double precision, which is as fast there as single precision without shortcuts.
+        Kernels that are functions of the same statistic of the same columns share it: it is
+        computed once for all. On a device it is computed in double precision, which is as fast
+        there as single precision without shortcuts.
         """
         left = X if isinstance(X, PlacedSamples) else self.samples(X, kernels=kernels)
-        right = left if Y is X else Y if isinstance(Y, PlacedSamples) else self.samples(Y, kernels=kernels)
+        right = (
+            left
+            if Y is X
+            else Y
+            if isinstance(Y, PlacedSamples)
+            else self.samples(Y, kernels=kernels)
+        )
         shared: dict[tuple[str, int, int], list[int]] = {}
         for m in kernels:
             kernel = self.fitted[m].kernel.inner
             if left.shares[m] and isinstance(kernel, StatisticKernel):
-                shared.setdefault((kernel.statistic, left.views.which[m], right.views.which[m]), []).append(m)
+                shared.setdefault(
+                    (kernel.statistic, left.views.which[m], right.views.which[m]), []
+                ).append(m)
             else:
                 K = kernel._block(left.views[m], right.views[m])
                 shape = left.views[m].shape[0], right.views[m].shape[0]
                 if np.shape(K) != shape:
                     raise ValueError(
-                        f"kernel {self.fitted[m].name!r}: _block returned an array of shape {np.shape(K)} for "
-                        f"{shape[0]} and {shape[1]} samples; return one number for every pair, of shape {shape}."
+                        f"kernel {self.fitted[m].name!r}: _block returned an array of shape"
+                        f" {np.shape(K)} for {shape[0]} and {shape[1]} samples; return one number"
+                        f" for every pair, of shape {shape}."
                     )
                 K = self.fitted[m].normalization.block(K, left.row_scales[m], right.row_scales[m])
-                yield m, K if left.backend is NUMPY else left.backend.asarray(K, np.float64 if dtype is None else dtype)
+                yield (
+                    m,
+                    (
+                        K
+                        if left.backend is NUMPY
+                        else left.backend.asarray(K, np.float64 if dtype is None else dtype)
+                    ),
+                )
         for members in shared.values():
             # Rounding the statistic instead of the kernel halves the cost of the formula.
             exact = self.statistic(members, left, right)
@@ -336,25 +396,37 @@ class KernelSet:
                 yield m, backend.astype(K, kind)
 
     def _widest_first(self, members: list[int], kind: np.dtype[Any]) -> list[tuple[int, int]]:
-        """Return kernels of one statistic with the power, 2 or 4, of the kernel before that each is; 0 for others.
+        """Return kernels of one statistic with the power, 2 or 4, of the kernel before that each
+        is; 0 for others.
 
-        A radial kernel of half the width is a power of the wider one, and an exponential takes as long as ten
-        products. Powers of single precision lose digits.
+        A radial kernel of half the width is a power of the wider one, and an exponential takes as
+        long as ten products. Powers of single precision lose digits.
         """
         kernels = {m: self.fitted[m].kernel.inner for m in members}
         rates = {m: one.rate(kind) for m, one in kernels.items() if isinstance(one, Radial)}
-        order = [m for m in members if m not in rates] + sorted(rates, key=rates.__getitem__, reverse=True)
+        order = [m for m in members if m not in rates] + sorted(
+            rates, key=rates.__getitem__, reverse=True
+        )
         powers = [0] * len(order)
         for place, (before, m) in enumerate(pairwise(order), start=1):
             if before in rates and kind == np.float64 and rates[before]:
                 share = rates[m] / rates[before]
-                powers[place] = next((power for power in (2, 4) if abs(share - power) < 1e-14 * power), 0)
+                powers[place] = next(
+                    (power for power in (2, 4) if abs(share - power) < 1e-14 * power), 0
+                )
         return list(zip(order, powers, strict=True))
 
     def products(
-        self, views: Views, support: Views, right: Array, device: str, entries: int | None = None, columns: int = 8192
+        self,
+        views: Views,
+        support: Views,
+        right: Array,
+        device: str,
+        entries: int | None = None,
+        columns: int = 8192,
     ) -> Array:
-        """Return K_m right between samples and support samples for every kernel, (P, n, k), computed on a device.
+        """Return K_m right between samples and support samples for every kernel, (P, n, k),
+        computed on a device.
 
         Parameters
         ----------
@@ -367,7 +439,8 @@ class KernelSet:
         entries : int, optional
             Of the blocks worked on at once.
         columns : int
-            Multiplied at once: this many entries of a row, with a few rows, stay in the device's cache.
+            Multiplied at once: this many entries of a row, with a few rows, stay in the device's
+            cache.
         """
         backend = torch_backend(device)
         across, coefficients = self.samples(support, backend), backend.asarray(right)
@@ -378,19 +451,24 @@ class KernelSet:
             left = self.samples(take_rows(views, rows), backend, across=across)
             sums = backend.zeros((len(self), rows.stop - rows.start, right.shape[1]))
             for part in row_strips(s, width):
-                for m, block in self.blocks(left, across if width == s else across.take(part), every, np.float64):
+                for m, block in self.blocks(
+                    left, across if width == s else across.take(part), every, np.float64
+                ):
                     sums[m] += block @ coefficients[part]
             out[:, rows] = backend.to_numpy(sums)
         return out
 
     def statistic(self, members: Sequence[int], left: PlacedSamples, right: PlacedSamples) -> Block:
-        """Return the block of the statistic that these kernels are functions of, exact enough for the narrowest."""
+        """Return the block of the statistic that these kernels are functions of, exact enough for
+        the narrowest."""
         m, kernels = members[0], [self.fitted[k].kernel.inner for k in members]
         name = kernels[0].statistic
         known = left.known(m, name, right)
         if known is not None:
             return known
-        scales = [kernel.statistic_scale() for kernel in kernels if isinstance(kernel, StatisticKernel)]
+        scales = [
+            kernel.statistic_scale() for kernel in kernels if isinstance(kernel, StatisticKernel)
+        ]
         own, others = left.norms[left.views.which[m]], right.norms[right.views.which[m]]
         centre, norms = right.centres[right.views.which[m]], None if own is None else (own, others)
         return pairwise_statistic(name, left.views[m], right.views[m], min(scales), centre, norms)
@@ -414,11 +492,17 @@ class KernelSet:
         """Return k_m(x, x) of samples in this process, of shape (P, n)."""
         samples = self.samples(X)
         every = zip(self.fitted, samples.views, samples.row_scales, strict=True)
-        return np.array([one.normalization.diagonal(one.kernel.inner._diagonal(V), scale) for one, V, scale in every])
+        return np.array(
+            [
+                one.normalization.diagonal(one.kernel.inner._diagonal(V), scale)
+                for one, V, scale in every
+            ]
+        )
 
 
 def _takes_tensors(kernel: Kernel, backend: Backend) -> bool:
-    """Whether a kernel has a formula for tensors: those of others may be written for NumPy alone."""
+    """Whether a kernel has a formula for tensors: those of others may be written for NumPy
+    alone."""
     if not isinstance(kernel, StatisticKernel):
         return kernel.takes_tensors
     try:
@@ -428,7 +512,8 @@ def _takes_tensors(kernel: Kernel, backend: Backend) -> bool:
 
 
 def _view_numbers(specs: Sequence[KernelSpec], is_sparse: bool, present: Mask | None) -> list[int]:
-    """Return, for every kernel, the number of the samples that it reads: the same where columns and rows are."""
+    """Return, for every kernel, the number of the samples that it reads: the same where columns and
+    rows are."""
     numbers: dict[tuple[Any, ...], int] = {}
     found = []
     for m, one in enumerate(specs):
@@ -445,7 +530,8 @@ def _view_numbers(specs: Sequence[KernelSpec], is_sparse: bool, present: Mask | 
 def read_columns(X: MatrixLike, columns: Indices | None, few: int = 500) -> MatrixLike:
     """Return the columns that a kernel reads, up to so many of a sparse matrix as an array.
 
-    Products of arrays are several times faster than those of sparse rows, even where one entry in ten is not zero.
+    Products of arrays are several times faster than those of sparse rows, even where one entry in
+    ten is not zero.
     """
     return in_dense_columns(take_columns(X, columns), few)
 
@@ -467,7 +553,9 @@ def take_view(X: MatrixLike, kernel: Any) -> MatrixLike:
 def _with_stand_in(V: MatrixLike, present: Mask, row: MatrixLike) -> MatrixLike:
     """Return what a kernel reads of samples, with one row in place of those that lack it."""
     if sparse.issparse(V):
-        return sparse.vstack([V, row], format="csr")[np.where(present, np.arange(len(present)), len(present))]
+        return sparse.vstack([V, row], format="csr")[
+            np.where(present, np.arange(len(present)), len(present))
+        ]
     if isinstance(V, NewRows):
         return np.where(present[:, np.newaxis], V, 0.0).view(NewRows)
     V = np.array(V)
@@ -482,7 +570,8 @@ def by_column(X: MatrixLike, specs: Sequence[Any], many: int = 4) -> MatrixLike:
 
 
 def in_double(X: MatrixLike) -> MatrixLike:
-    """Return samples with numbers in double precision: a kernel of singles is off by more than a certificate states."""
+    """Return samples with numbers in double precision: a kernel of singles is off by more than a
+    certificate states."""
     return X.astype(np.float64) if getattr(X, "dtype", None) == np.float32 else X
 
 

@@ -1,4 +1,5 @@
-"""Linear systems in kernel matrices and in Newton matrices, wherever these are: factorised, or iterated if large."""
+"""Linear systems in kernel matrices and in Newton matrices, wherever these are: factorised, or
+iterated if large."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ def rounding(dtype: DType, n: int) -> float:
 
 
 def rounding_jitter(dtype: np.dtype[Any], diagonal: ArrayOrTensor) -> float:
-    """Return what is added to a matrix's diagonal so that the rounding of entries in this precision does not matter."""
+    """Return what is added to a matrix's diagonal so that the rounding of entries in this precision
+    does not matter."""
     share = max(1e-6 if dtype == np.float32 else 1e-10, rounding(dtype, len(diagonal)) / 2.0)
     return share * max(float(diagonal.mean()), 1e-300)
 
@@ -33,8 +35,8 @@ def rounding_jitter(dtype: np.dtype[Any], diagonal: ArrayOrTensor) -> float:
 class Cholesky:
     """M + diag added = LLᵀ where M is: an array here, a tensor on its device.
 
-    Where rounding leaves that indefinite, every entry of the diagonal grows by the same share of itself: by what
-    rounding explains, then ten times as much, and so on.
+    Where rounding leaves that indefinite, every entry of the diagonal grows by the same share of
+    itself: by what rounding explains, then ten times as much, and so on.
 
     Parameters
     ----------
@@ -43,7 +45,8 @@ class Cholesky:
     added : array of shape (D,) or float
         What is added to its diagonal.
     most : float
-        The largest share; with zero, only a matrix that is positive definite to machine precision is factorised.
+        The largest share; with zero, only a matrix that is positive definite to machine precision
+        is factorised.
     dtype : dtype, optional
         Of the arithmetic; by default that of M.
 
@@ -61,12 +64,16 @@ class Cholesky:
             diagonal = backend.diagonal_view(A)
             diagonal += added
             if share:  # of an entry that is zero, of the mean
-                diagonal += share * xp.clip(diagonal, float(np.finfo(dtype).eps) * float(diagonal.mean()), None)
+                diagonal += share * xp.clip(
+                    diagonal, float(np.finfo(dtype).eps) * float(diagonal.mean()), None
+                )
             self.factor: Any = backend.cholesky(A, overwrite=True)
             if self.factor is not None and bool(xp.isfinite(self.factor.diagonal()).all()):
                 return
             share = max(10.0 * share, rounding(dtype, len(M)))
-        raise np.linalg.LinAlgError("The matrix is not positive definite to machine precision: raise the ridge.")
+        raise np.linalg.LinAlgError(
+            "The matrix is not positive definite to machine precision: raise the ridge."
+        )
 
     @property
     def log_det(self) -> float:
@@ -87,11 +94,16 @@ class Cholesky:
 
 
 def solve_block(
-    A: ArrayOrTensor, ridge: ArrayOrTensor, right: ArrayOrTensor, options: BlockOptions | None = None
+    A: ArrayOrTensor,
+    ridge: ArrayOrTensor,
+    right: ArrayOrTensor,
+    options: BlockOptions | None = None,
 ) -> ArrayOrTensor:
-    """Return roughly (A + diag ridge)⁻¹ times the right-hand sides, of shape (n, k); zeros where rounding forbids it.
+    """Return roughly (A + diag ridge)⁻¹ times the right-hand sides, of shape (n, k); zeros where
+    rounding forbids it.
 
-    A is a symmetric positive semi-definite block of a kernel matrix, ridge and right are on the same device.
+    A is a symmetric positive semi-definite block of a kernel matrix, ridge and right are on the
+    same device.
     """
     backend = backend_of(A)
     options = options or BLOCKS[backend.name]
@@ -103,8 +115,11 @@ def solve_block(
         jitter = rounding_jitter(backend.dtype(A), A.diagonal() + ridge)
     else:
         jitter = options.jitter * (float(A.diagonal().mean()) + float(ridge.mean()))
-    # A device has room for a larger factorisation, once a solve: the block, its factor, and working memory.
-    has_room = backend.name == "torch" and len(A) <= 36_000 and 3 * 8 * len(A) ** 2 <= backend.free_bytes()
+    # A device has room for a larger factorisation, once a solve: the block, its factor, and working
+    # memory.
+    has_room = (
+        backend.name == "torch" and len(A) <= 36_000 and 3 * 8 * len(A) ** 2 <= backend.free_bytes()
+    )
     # Blocks this small gain little by a second thread, and lose much where the cores are busy.
     with one_blas_thread():
         if len(A) > options.factorised and not has_room:
@@ -113,7 +128,9 @@ def solve_block(
             times = lambda p: multiply(A, p) + added[:, None] * p  # noqa: E731
             return conjugate_gradients(times, lambda r: r / diagonal, sides, options)
         try:
-            return Cholesky(A, ridge + jitter, 0.0 if backend.name == "numpy" else 0.01, dtype).solve(sides)
+            return Cholesky(
+                A, ridge + jitter, 0.0 if backend.name == "numpy" else 0.01, dtype
+            ).solve(sides)
         except np.linalg.LinAlgError:
             return backend.zeros(right.shape)
 
@@ -132,20 +149,23 @@ def conjugate_gradients(
     times : callable
         Multiplies A with columns.
     near : callable
-        Multiplies a symmetric matrix near A⁻¹ with columns. It may return a stack, of which the first matrix is this
-        product and the others are linear in the columns, too: `times` then reads such stacks, and x is one.
+        Multiplies a symmetric matrix near A⁻¹ with columns. It may return a stack, of which the
+        first matrix is this product and the others are linear in the columns, too: `times` then
+        reads such stacks, and x is one.
     right : array of shape (n, k) or (n,)
         The right-hand sides.
     options : BlockOptions
         How many steps to take, and to what precision.
     sums : bool
-        Whether to stay among the x that sum to zero, where the solution minimises ½xᵀAx − ⟨right, x⟩.
+        Whether to stay among the x that sum to zero, where the solution minimises ½xᵀAx − ⟨right,
+        x⟩.
     """
     xp = backend_of(right).xp
     ones = near(xp.ones_like(right[:, :1])) if sums else None
 
     def within(r: Any) -> Any:
-        """Return a residual less its multiplier, which x cannot change; else it grows, and rounding with it."""
+        """Return a residual less its multiplier, which x cannot change; else it grows, and rounding
+        with it."""
         return r if ones is None else r - (ones * r).sum(0) / ones.sum()
 
     def inner(p: Any, r: Any) -> Any:
@@ -181,10 +201,11 @@ def solve_to_residual(
     start: Array | None = None,
     rounds: int = 1,
 ) -> tuple[Array, Array]:
-    """Return x of sum zero with A x = right up to a constant, and its relative residuals as they are.
+    """Return x of sum zero with A x = right up to a constant, and its relative residuals as they
+    are.
 
-    Conjugate gradients update their residual step by step, and rounding parts it from that of x. Here it is computed
-    from x after every round, and the next round solves for what is left.
+    Conjugate gradients update their residual step by step, and rounding parts it from that of x.
+    Here it is computed from x after every round, and the next round solves for what is left.
 
     Parameters
     ----------
@@ -235,7 +256,8 @@ def _better(
     left: Array,
     residuals: Array,
 ) -> tuple[Array, Array, Array]:
-    """Return of every column the solution with the smaller residual, what it leaves, and the relative residuals."""
+    """Return of every column the solution with the smaller residual, what it leaves, and the
+    relative residuals."""
     left_by_trial = right - times(trial)
     left_by_trial -= left_by_trial.mean(axis=0)
     trial_residuals = np.linalg.norm(left_by_trial, axis=0) / sizes
@@ -250,8 +272,9 @@ def _better(
 class NystromInverse:
     """Roughly (K + D)⁻¹ of a diagonal D, from the products of K with random columns.
 
-    D^-½ K D^-½ is near U diag(λ) Uᵀ with its r leading eigenvectors. Between the others its eigenvalues count as λ_r:
-    where these fall below one, the ridge, conjugate gradients end after a few steps.
+    D^-½ K D^-½ is near U diag(λ) Uᵀ with its r leading eigenvectors. Between the others its
+    eigenvalues count as λ_r: where these fall below one, the ridge, conjugate gradients end after a
+    few steps.
 
     Parameters
     ----------
@@ -272,7 +295,8 @@ class NystromInverse:
         self.root = 1.0 / np.sqrt(ridge)[:, np.newaxis]
         columns = np.linalg.qr(np.random.RandomState(0).normal(size=(n, rank)))[0]
         image = self.root * products(self.root * columns)
-        # K is known up to rounding: a multiple of the identity keeps it positive, and is taken off again.
+        # K is known up to rounding: a multiple of the identity keeps it positive, and is taken off
+        # again.
         shift = rounding(image.dtype, n) * float(np.linalg.norm(image))
         image += shift * columns
         inner = columns.T @ image
@@ -293,12 +317,16 @@ class NystromInverse:
 
 
 def keep_sum(x: ArrayOrTensor, ones: ArrayOrTensor) -> ArrayOrTensor:
-    """Return solutions x = A⁻¹r less the multiples of A⁻¹1, given as `ones`, with which their last axes sum to zero."""
+    """Return solutions x = A⁻¹r less the multiples of A⁻¹1, given as `ones`, with which their last
+    axes sum to zero."""
     return x - _share_of_sum(x.sum(-1), ones)[..., None] * ones
 
 
-def free_curvature(V: ArrayOrTensor, answer: ArrayOrTensor, ones: ArrayOrTensor | None = None) -> ArrayOrTensor:
-    """Return VᵀA⁻¹V of columns V with A⁻¹V as `answer`; less what keeping the sum takes off where A⁻¹1 is given.
+def free_curvature(
+    V: ArrayOrTensor, answer: ArrayOrTensor, ones: ArrayOrTensor | None = None
+) -> ArrayOrTensor:
+    """Return VᵀA⁻¹V of columns V with A⁻¹V as `answer`; less what keeping the sum takes off where
+    A⁻¹1 is given.
 
     The first axes of the arrays, if there are more than two, are problems side by side.
     """
@@ -326,9 +354,11 @@ def multiply(A: ArrayOrTensor, x: ArrayOrTensor) -> ArrayOrTensor:
 
 
 def multiply_rows(K: ArrayOrTensor, rows: RowIndex, coefficients: ArrayOrTensor) -> ArrayOrTensor:
-    """Return K[:, rows] coefficients of a symmetric K, entries as they are stored, summed in double precision.
+    """Return K[:, rows] coefficients of a symmetric K, entries as they are stored, summed in double
+    precision.
 
-    `rows` are row numbers in the form the backend indexes with, `coefficients` have one column or several.
+    `rows` are row numbers in the form the backend indexes with, `coefficients` have one column or
+    several.
     """
     backend, n = backend_of(K), K.shape[0]
     height, out = _AT_ONCE[backend.name] // n, backend.zeros((n, *coefficients.shape[1:]))
@@ -345,5 +375,6 @@ def multiply_rows(K: ArrayOrTensor, rows: RowIndex, coefficients: ArrayOrTensor)
 
 
 def nonzero_rows(V: ArrayOrTensor) -> ArrayOrTensor:
-    """Return which rows of a vector, or of a matrix, are not zero, as row numbers of the backend."""
+    """Return which rows of a vector, or of a matrix, are not zero, as row numbers of the
+    backend."""
     return backend_of(V).nonzero(V if V.ndim == 1 else (V != 0).any(1))

@@ -1,4 +1,5 @@
-"""Views that some samples lack: which, what stands in for them, and the kernels between all samples that follow."""
+"""Views that some samples lack: which, what stands in for them, and the kernels between all samples
+that follow."""
 
 from __future__ import annotations
 
@@ -51,16 +52,20 @@ def present_views(kernels: Sequence[Any], X: MatrixLike) -> Mask | None:
     nothing = np.flatnonzero(~present.any(axis=1))
     if len(nothing):
         raise ValueError(
-            f"X[{nothing[0]}] has no view at all: what every kernel reads of it contains NaN only; leave such samples "
-            f"out ({len(nothing)} of {len(present)})."
+            f"X[{nothing[0]}] has no view at all: what every kernel reads of it contains NaN only;"
+            f" leave such samples out ({len(nothing)} of {len(present)})."
         )
     return present
 
 
-def first_columns(specs: Sequence[Any], tables: Sequence[str]) -> tuple[dict[str, list[int]], dict[str, str]]:
-    """Return, by table, the columns that come first in the kernels that read it, and a kernel that reads others, too.
+def first_columns(
+    specs: Sequence[Any], tables: Sequence[str]
+) -> tuple[dict[str, list[int]], dict[str, str]]:
+    """Return, by table, the columns that come first in the kernels that read it, and a kernel that
+    reads others, too.
 
-    A sparse sample that lacks the table has NaN there: few entries, which remain in rows that are taken or scaled.
+    A sparse sample that lacks the table has NaN there: few entries, which remain in rows that are
+    taken or scaled.
 
     Parameters
     ----------
@@ -80,13 +85,16 @@ def first_columns(specs: Sequence[Any], tables: Sequence[str]) -> tuple[dict[str
 
 
 def filled(X: MatrixLike, kernels: Sequence[Any]) -> MatrixLike:
-    """Return sparse samples as an array, with NaN in all columns of the views that they lack; others as they are."""
+    """Return sparse samples as an array, with NaN in all columns of the views that they lack;
+    others as they are."""
     if not sparse.issparse(X):
         return X
     present, values = present_views(kernels, X), X.toarray()
     if present is not None:
         for one, own in zip(kernels, present.T, strict=True):
-            values[np.ix_(~own, np.arange(X.shape[1]) if one.columns is None else one.columns)] = np.nan
+            values[np.ix_(~own, np.arange(X.shape[1]) if one.columns is None else one.columns)] = (
+                np.nan
+            )
     return values
 
 
@@ -100,16 +108,17 @@ def _gaps(X: MatrixLike) -> Any:
 class MissingViews:
     """What a fitted model stores to complete views that samples may lack.
 
-    A sample x without view m is given one in the feature space of kernel m. With the rule ``"neighbors"`` it is the
-    mean of φ_m over the training samples most like x among those that have the view: an estimate of the conditional
-    mean of φ_m, given what is known of x. With ``"zero"`` it is zero, and what x has is multiplied by √(P / P_x), P_x
-    being the number of kernels it has, so that samples with few views are as long as others; with ``"gated"`` it is
-    zero, and the rest is as it is. Whatever the rule, the kernel of all samples is that of feature vectors, and so
-    positive semi-definite, and the problem of the weights stays convex.
+    A sample x without view m is given one in the feature space of kernel m. With the rule
+    ``"neighbors"`` it is the mean of φ_m over the training samples most like x among those that
+    have the view: an estimate of the conditional mean of φ_m, given what is known of x. With
+    ``"zero"`` it is zero, and what x has is multiplied by √(P / P_x), P_x being the number of
+    kernels it has, so that samples with few views are as long as others; with ``"gated"`` it is
+    zero, and the rest is as it is. Whatever the rule, the kernel of all samples is that of feature
+    vectors, and so positive semi-definite, and the problem of the weights stays convex.
 
-    How unlike two samples are is the mean, over the kernels k that both have, of ‖φ_k(x) − φ_k(z)‖² in units of its
-    mean over the training set, with one more kernel at that mean. Kernels count by their centred alignment with the one
-    that is missing: kernels similar to it predict it better.
+    How unlike two samples are is the mean, over the kernels k that both have, of ‖φ_k(x) − φ_k(z)‖²
+    in units of its mean over the training set, with one more kernel at that mean. Kernels count by
+    their centred alignment with the one that is missing: kernels similar to it predict it better.
 
     Parameters
     ----------
@@ -123,9 +132,13 @@ class MissingViews:
         Which views they have; None means all.
     """
 
-    def __init__(self, rule: str, kernel_set: KernelSet, X: MatrixLike, present: Mask | None) -> None:
+    def __init__(
+        self, rule: str, kernel_set: KernelSet, X: MatrixLike, present: Mask | None
+    ) -> None:
         self.rule, self.kernel_set = rule, kernel_set
-        self.present = np.ones((X.shape[0], len(kernel_set)), dtype=bool) if present is None else present
+        self.present = (
+            np.ones((X.shape[0], len(kernel_set)), dtype=bool) if present is None else present
+        )
         # Whatever a kernel can be evaluated with: what comes of it is not used.
         self.stand_ins = [
             read_columns(X[i : i + 1], one.columns).copy()
@@ -145,14 +158,16 @@ class MissingViews:
         return present_views(self.kernel_set.fitted, X)
 
     def factors(self, present: Mask) -> Array:
-        """Return what multiplies the feature vectors that samples have themselves, of shape (n, P)."""
+        """Return what multiplies the feature vectors that samples have themselves, of shape (n,
+        P)."""
         own = present.astype(np.float64)
         if self.rule == "zero":
             own *= np.sqrt(own.shape[1] / own.sum(axis=1, keepdims=True))
         return own
 
     def neighbors(self, views: Views, present: Mask) -> list[Any]:
-        """Return, for every kernel, the shares of training samples in what stands in for it, or None if all have it.
+        """Return, for every kernel, the shares of training samples in what stands in for it, or
+        None if all have it.
 
         Sparse, of shape (n_samples, n); the rows of samples that have the view are zero.
         """
@@ -177,18 +192,23 @@ class MissingViews:
                 at, weight = np.flatnonzero(~present[rows, m]), likeness[m]
                 D = np.tensordot(weight, apart[:, at], axes=1)
                 shared = (present[rows][at] * weight) @ own.T
-                # As if one more were shared, at the mean distance: with few in common, samples are near by chance.
+                # As if one more were shared, at the mean distance: with few in common, samples are
+                # near by chance.
                 D = np.where(shared > 0, (D + 1.0) / (shared + 1.0), np.inf)
                 found[m].append(_nearest(D, at, order[self.present[order, m]], apart.shape[1:]))
         return [sparse.vstack(parts, format="csr") if parts else None for parts in found]
 
     def complete(self, matrices: AnyArray) -> list[Any]:
-        """Turn the Gram matrices of the stand-ins, of shape (P, n, n), into those of the feature vectors, in place.
+        """Turn the Gram matrices of the stand-ins, of shape (P, n, n), into those of the feature
+        vectors, in place.
 
-        Returns the shares of training samples in what stands in for every kernel, see `neighbors`; None for no shares.
+        Returns the shares of training samples in what stands in for every kernel, see `neighbors`;
+        None for no shares.
         """
         if self.rule != "neighbors":
-            for K, own in zip(matrices, self.factors(self.present).T.astype(matrices.dtype), strict=True):
+            for K, own in zip(
+                matrices, self.factors(self.present).T.astype(matrices.dtype), strict=True
+            ):
                 K *= own[:, np.newaxis]
                 K *= own
             return [None] * len(matrices)
@@ -231,17 +251,22 @@ class MissingViews:
         return self.views_of(X, present), present
 
     def _measured(self) -> tuple[Array, Array]:
-        """Return the mean squared distance in the feature space of every kernel, and how alike the kernels are.
+        """Return the mean squared distance in the feature space of every kernel, and how alike the
+        kernels are.
 
-        The second, of shape (P, P), has the centred alignment of every two kernels, over the samples that have both, in
-        units of its mean over the others of a row; it is zero between a kernel and itself.
+        The second, of shape (P, P), has the centred alignment of every two kernels, over the
+        samples that have both, in units of its mean over the others of a row; it is zero between a
+        kernel and itself.
         """
         if self._constants is None:
             P, n = len(self.kernel_set), len(self.present)
-            # At most 300 training samples, and fewer of many kernels, whose matrices have 2²² entries together.
+            # At most 300 training samples, and fewer of many kernels, whose matrices have 2²²
+            # entries together.
             most = min(300, max(int((2**22 / P) ** 0.5), 1))
             some = np.arange(n) if n <= most else self._content_order()[:most]
-            both = np.array([np.outer(own, own).ravel() for own in self.present[some].T], dtype=np.float64)
+            both = np.array(
+                [np.outer(own, own).ravel() for own in self.present[some].T], dtype=np.float64
+            )
             spreads, flat = np.ones(P), np.zeros(both.shape)
             views = take_rows(self.views, some)
             for m, K in self.kernel_set.blocks(views, views, range(P)):
@@ -254,15 +279,20 @@ class MissingViews:
                     flat[m] = both[m] * (K - means[:, np.newaxis] - means + own @ means).ravel()
             norms = np.square(flat) @ both.T
             scale = np.sqrt(norms * norms.T)
-            likeness = np.maximum(np.divide(flat @ flat.T, scale, out=np.zeros((P, P)), where=scale > 0), 0.0)
+            likeness = np.maximum(
+                np.divide(flat @ flat.T, scale, out=np.zeros((P, P)), where=scale > 0), 0.0
+            )
             np.fill_diagonal(likeness, 0.0)
             total = likeness.sum(axis=1, keepdims=True)
-            likeness = np.where(total > 0, likeness * (P - 1) / np.where(total > 0, total, 1.0), 1.0)
+            likeness = np.where(
+                total > 0, likeness * (P - 1) / np.where(total > 0, total, 1.0), 1.0
+            )
             self._constants = spreads, likeness
         return self._constants
 
     def _content_order(self) -> Indices:
-        """Return the training samples in an order of what they hold, which the order of the rows does not change."""
+        """Return the training samples in an order of what they hold, which the order of the rows
+        does not change."""
         if self._order is None:
             hashes = np.zeros(len(self.present), dtype=np.uint64)
             for number, view in enumerate(self.views.distinct):
@@ -286,7 +316,8 @@ def _hashes_of_samples(view: Any, seed: int) -> AnyArray:
 
 
 def _nearest(D: Array, at: Indices, having: Indices, shape: tuple[int, int]) -> MatrixLike:
-    """Return the shares of the six nearest training samples that have a view in what stands in for it, in some rows.
+    """Return the shares of the six nearest training samples that have a view in what stands in for
+    it, in some rows.
 
     Of samples that are equally near, the first in `having` are taken.
     """
@@ -298,4 +329,6 @@ def _nearest(D: Array, at: Indices, having: Indices, shape: tuple[int, int]) -> 
     # Without a sample to compare with, all are equally near.
     near[~near.any(axis=1)] = True
     rows, columns = np.nonzero(near)
-    return sparse.csr_array((1.0 / near.sum(axis=1)[rows], (at[rows], having[columns])), shape=shape)
+    return sparse.csr_array(
+        (1.0 / near.sum(axis=1)[rows], (at[rows], having[columns])), shape=shape
+    )

@@ -1,4 +1,5 @@
-"""Putting kernels on one scale: what is learned on the training set is applied to every later block."""
+"""Putting kernels on one scale: what is learned on the training set is applied to every later
+block."""
 
 from __future__ import annotations
 
@@ -17,18 +18,20 @@ Diagonal = Array
 
 #: A centred kernel must be known to this relative error, three digits.
 CENTRED_ERROR = 1e-3
-#: Entries up to this size, and down to its inverse, have room in single precision, their products with others, too.
+#: Entries up to this size, and down to its inverse, have room in single precision, their products
+#: with others, too.
 _MODERATE = 1e24
 
 
 class Normalization:
     """A rule applied to the blocks of one kernel; `fit` learns its constants on the training set.
 
-    What a rule needs of each sample is computed once by `row_scale` and given to the others, which take arrays and
-    tensors alike. A method that a rule does not define leaves the kernel as it is.
+    What a rule needs of each sample is computed once by `row_scale` and given to the others, which
+    take arrays and tensors alike. A method that a rule does not define leaves the kernel as it is.
     """
 
-    #: How much larger than the entries the numbers are of which these are differences: it is what they are rounded by.
+    #: How much larger than the entries the numbers are of which these are differences: it is what
+    #: they are rounded by.
     removed: float = 0.0
 
     def fit(self, kernel: Kernel, X: MatrixLike, sample_weight: Array | None) -> Self:
@@ -40,14 +43,16 @@ class Normalization:
         return None
 
     def rounds_last(self, left: ArrayOrTensor, right: ArrayOrTensor) -> bool:
-        """Whether entries are rounded to single precision after the rule: before it they are too large, or too small.
+        """Whether entries are rounded to single precision after the rule: before it they are too
+        large, or too small.
 
         It takes the row scales of both sides.
         """
         return False
 
     def block(self, K: Block, left: ArrayOrTensor, right: ArrayOrTensor) -> Block:
-        """Return the block of k(x, y) on the new scale, from the row scales of both; K may be overwritten."""
+        """Return the block of k(x, y) on the new scale, from the row scales of both; K may be
+        overwritten."""
         return K
 
     def diagonal(self, k: Diagonal, row_scale: ArrayOrTensor) -> Diagonal:
@@ -64,7 +69,8 @@ class Unscaled(Normalization):
 
 
 class UnitTrace(Normalization):
-    """k divided by the mean of k(x, x) over the training set: one factor, which keeps the kernel's geometry."""
+    """k divided by the mean of k(x, x) over the training set: one factor, which keeps the kernel's
+    geometry."""
 
     def fit(self, kernel: Kernel, X: MatrixLike, sample_weight: Array | None) -> Self:
         return self.learn(float(np.average(kernel._diagonal(X), weights=sample_weight)))
@@ -99,13 +105,16 @@ class UnitDiagonal(Normalization):
 
     def row_scale(self, X: MatrixLike) -> Diagonal:
         norms = np.sqrt(self.kernel_.diag(X))
-        # A sample at the origin of the feature space has no direction; its similarities are zero already.
+        # A sample at the origin of the feature space has no direction; its similarities are zero
+        # already.
         return np.where(norms > 0, norms, 1.0)
 
     def rounds_last(self, left: ArrayOrTensor, right: ArrayOrTensor) -> bool:
         if not (len(left) and len(right)):
             return False
-        return not (left.min() * right.min() >= 1 / _MODERATE and left.max() * right.max() <= _MODERATE)
+        return not (
+            left.min() * right.min() >= 1 / _MODERATE and left.max() * right.max() <= _MODERATE
+        )
 
     def block(self, K: Block, left: ArrayOrTensor, right: ArrayOrTensor) -> ArrayOrTensor:
         backend = backend_of(K)
@@ -123,15 +132,19 @@ class UnitDiagonal(Normalization):
 
 
 class Centered(Normalization):
-    """k with the training set's mean removed in feature space, then unit trace; zero if k is constant there.
+    """k with the training set's mean removed in feature space, then unit trace; zero if k is
+    constant there.
 
-    Blocks of new samples need their similarities to the whole training set, which is therefore kept.
+    Blocks of new samples need their similarities to the whole training set, which is therefore
+    kept.
     """
 
     def fit(self, kernel: Kernel, X: MatrixLike, sample_weight: Array | None) -> Self:
         self.kernel_, self.X_ = kernel, X
         n = X.shape[0]
-        self.share_ = np.full(n, 1.0 / n) if sample_weight is None else sample_weight / sample_weight.sum()
+        self.share_ = (
+            np.full(n, 1.0 / n) if sample_weight is None else sample_weight / sample_weight.sum()
+        )
         K, diagonal = kernel(X), np.asarray(kernel.diag(X), dtype=np.float64)
         # Off a common number first: what the entries have in common would round what they have not.
         level = float(self.share_ @ diagonal)
@@ -141,11 +154,13 @@ class Centered(Normalization):
         mean = float(self.share_ @ apart)
         self.means_, self.mean_ = level + apart, level + mean
         trace = float(self.share_ @ (diagonal - level - 2.0 * apart + mean))
-        # A kernel that is constant on the training set is zero once centred: dividing what rounding left of it by its
-        # trace would make a kernel of noise.
+        # A kernel that is constant on the training set is zero once centred: dividing what rounding
+        # left of it by its trace would make a kernel of noise.
         noise = centring_noise(n, K.dtype, kernel.entry_roundings(X)) * abs(level)
         self.scale_ = trace if trace > 0 and noise <= CENTRED_ERROR * trace else np.inf
-        if self.scale_ == np.inf and not (is_constant(X) if kernel.input_kind == "numbers" else np.ptp(K) == 0):
+        if self.scale_ == np.inf and not (
+            is_constant(X) if kernel.input_kind == "numbers" else np.ptp(K) == 0
+        ):
             raise_of_rounding()
         self.removed = abs(self.mean_) / self.scale_
         return self
@@ -171,10 +186,11 @@ class Centered(Normalization):
 
 
 def centring_noise(n_samples: int, dtype: DType, roundings: float = 1.0) -> float:
-    """Return what rounding leaves of a constant kernel that is centred, in eigenvalues and relative to its mean trace.
+    """Return what rounding leaves of a constant kernel that is centred, in eigenvalues and relative
+    to its mean trace.
 
-    Entries that are each off by some roundings, as a sum over d columns is by about √d, move eigenvalues of the matrix
-    by about √n times as much; the mean diagonal is 1.
+    Entries that are each off by some roundings, as a sum over d columns is by about √d, move
+    eigenvalues of the matrix by about √n times as much; the mean diagonal is 1.
     """
     precision = np.dtype(dtype) if np.dtype(dtype).kind == "f" else np.dtype(np.float64)
     return float(np.sqrt(n_samples) * roundings * np.finfo(precision).eps)
@@ -188,11 +204,12 @@ def is_constant(X: MatrixLike) -> bool:
 
 
 def raise_of_rounding() -> NoReturn:
-    """Raise a ValueError: of a kernel that is not constant centring leaves fewer digits than it must have."""
+    """Raise a ValueError: of a kernel that is not constant centring leaves fewer digits than it
+    must have."""
     raise ValueError(
-        "normalize='centered': of what varies in it on the training set, rounding leaves fewer than "
-        f"{-np.log10(CENTRED_ERROR):.0f} digits; centre and scale its columns, as StandardScaler does, choose a "
-        "narrower width, or leave it out."
+        "normalize='centered': of what varies in it on the training set, rounding leaves fewer"
+        f" than {-np.log10(CENTRED_ERROR):.0f} digits; centre and scale its columns, as"
+        " StandardScaler does, choose a narrower width, or leave it out."
     )
 
 
@@ -200,8 +217,9 @@ def warn_of_constant(names: Sequence[str]) -> None:
     """Warn of kernels, if there are any, that are constant on the training set."""
     if names:
         warn_caller(
-            f"normalize='centered': kernel {', '.join(map(repr, names))} is constant on the training set and zero once "
-            "centred: it adds nothing; leave it out, or give it columns that vary.",
+            f"normalize='centered': kernel {', '.join(map(repr, names))} is constant on the"
+            " training set and zero once centred: it adds nothing; leave it out, or give it"
+            " columns that vary.",
         )
 
 

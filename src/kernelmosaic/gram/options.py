@@ -1,4 +1,5 @@
-"""Sizes and shares that stacks and combined kernels work with: none of them changes a result beyond rounding."""
+"""Sizes and shares that stacks and combined kernels work with: none of them changes a result beyond
+rounding."""
 
 from __future__ import annotations
 
@@ -17,12 +18,14 @@ class StackOptions:
     Attributes
     ----------
     distance_bytes : int
-        Distances between training samples, which widths are learned of, are kept for the matrices in so much memory.
+        Distances between training samples, which widths are learned of, are kept for the matrices
+        in so much memory.
     few_samples : int
         Up to this many samples the passes over matrices are NumPy's, which wait for no compiler.
     triangle_bytes : int
-        Where stored kernels are combined with many weights, the host keeps their lower triangles in up to so much more
-        memory: two products with these take a quarter of the time of NumPy's passes over matrices.
+        Where stored kernels are combined with many weights, the host keeps their lower triangles in
+        up to so much more memory: two products with these take a quarter of the time of NumPy's
+        passes over matrices.
     cache_bytes : int
         Bytes of a block that the host works on at once: it stays in the second-level cache.
     host_tile : tuple of int
@@ -30,20 +33,24 @@ class StackOptions:
     cpu_tile, cuda_tile : int
         Side of the squares that a device works on at once, which stay in its cache.
     on_demand_bytes : int
-        Memory for the blocks that the host works on at once where not even the combined kernel is stored.
+        Memory for the blocks that the host works on at once where not even the combined kernel is
+        stored.
     block_share : float
-        Share of the budget that the block of a working set may take: its solver copies a part of it.
+        Share of the budget that the block of a working set may take: its solver copies a part of
+        it.
     most_rank, rank_share : int, float
-        Most columns of the low-rank factors of a kernel that is not stored, and the share of the budget they may take.
+        Most columns of the low-rank factors of a kernel that is not stored, and the share of the
+        budget they may take.
     few_pairs, pair_share : int, float
-        Matrices of up to so many pairs are stored where there is room; and those of pairs with more members, on both
-        sides together, than this share of their number are not made of their members'.
+        Matrices of up to so many pairs are stored where there is room; and those of pairs with more
+        members, on both sides together, than this share of their number are not made of their
+        members'.
     pair_block, pair_factorised, pair_members : int
-        Most pairs whose block of a combined kernel is formed, and whose linear system is factorised; and most members
-        on a side whose eigenvectors are computed.
+        Most pairs whose block of a combined kernel is formed, and whose linear system is
+        factorised; and most members on a side whose eigenvectors are computed.
     pair_rank, pair_rank_bytes : int
-        Where these eigenvectors are not enough, most leading eigenvectors of the combined kernel of all pairs, and the
-        memory that they may take.
+        Where these eigenvectors are not enough, most leading eigenvectors of the combined kernel of
+        all pairs, and the memory that they may take.
     """
 
     distance_bytes: int = 2**27
@@ -75,7 +82,8 @@ class StackOptions:
 
 
 def device_entries(backend: Backend) -> int:
-    """Return the entries of the blocks, or features, that a device works on at once in a prediction."""
+    """Return the entries of the blocks, or features, that a device works on at once in a
+    prediction."""
     return 2**26 if str(backend.device).startswith("cuda") else 2**20
 
 
@@ -88,11 +96,11 @@ class PassOptions:
     strip_bytes : int
         Of a strip of features, in double precision, that is worked on at once.
     block_samples, block_numbers : int
-        Up to this many samples may have their block of a combined kernel formed; and if there is one per class, the
-        blocks may have this many numbers together.
+        Up to this many samples may have their block of a combined kernel formed; and if there is
+        one per class, the blocks may have this many numbers together.
     columns : int or None
-        Columns of the features whose products are formed at once, of a symmetric matrix only the blocks on one side;
-        None leaves that to the library.
+        Columns of the features whose products are formed at once, of a symmetric matrix only the
+        blocks on one side; None leaves that to the library.
     sparse : float
         Below this share of rows that count, the others of stored features are left out by a copy.
     double_bytes : int
@@ -102,10 +110,12 @@ class PassOptions:
     few_features : int
         Up to this many features, passes over the rows are too little work for several cores.
     many_features, part_samples : int, int
-        Of more features than the first, the search for weights starts from those of at most so many samples.
+        Of more features than the first, the search for weights starts from those of at most so many
+        samples.
     """
 
-    # Strips large enough to keep the matrix products busy, and blocks whose solution costs no more than a few passes.
+    # Strips large enough to keep the matrix products busy, and blocks whose solution costs no more
+    # than a few passes.
     strip_bytes: int = 2**24
     block_samples: int = 3000
     block_numbers: int = 2**27
@@ -118,9 +128,12 @@ class PassOptions:
     part_samples: int = 2000
 
 
-#: Of the host and of a device, by the name of the backend. A device forms large blocks in no time and factorises fast,
-#: but rounds of small steps are slow there.
-PASSES = {"numpy": PassOptions(), "torch": PassOptions(2**30, block_samples=16_000, columns=640, sparse=0.5, wide=2.0)}
+#: Of the host and of a device, by the name of the backend. A device forms large blocks in no time
+#: and factorises fast, but rounds of small steps are slow there.
+PASSES = {
+    "numpy": PassOptions(),
+    "torch": PassOptions(2**30, block_samples=16_000, columns=640, sparse=0.5, wide=2.0),
+}
 
 
 @dataclass(frozen=True)
@@ -130,8 +143,8 @@ class FitOptions:
     Attributes
     ----------
     most_rows, least_rows : int
-        What a kernel learns of the training set, such as a width, it learns from at most so many samples; and from so
-        many whatever the memory.
+        What a kernel learns of the training set, such as a width, it learns from at most so many
+        samples; and from so many whatever the memory.
     strip_bytes : int
         Of samples read at once while constants are learned.
     """
@@ -150,7 +163,8 @@ class BlockOptions:
     dtype : dtype
         Precision of the arithmetic.
     jitter : float or None
-        Relative to the mean diagonal, what is added to the diagonal; None adds what rounding of the entries requires.
+        Relative to the mean diagonal, what is added to the diagonal; None adds what rounding of the
+        entries requires.
     factorised : int
         Blocks up to this many samples are factorised, larger ones take conjugate-gradient steps.
     cg_steps : int
@@ -166,6 +180,6 @@ class BlockOptions:
     cg_tol: float = 1e-2
 
 
-#: Of the host and of a device, by the name of the backend. On the host a rough solution in single precision is enough:
-#: large blocks are of well-conditioned kernels.
+#: Of the host and of a device, by the name of the backend. On the host a rough solution in single
+#: precision is enough: large blocks are of well-conditioned kernels.
 BLOCKS = {"numpy": BlockOptions(np.float32, 1e-5, 500, 8), "torch": BlockOptions()}

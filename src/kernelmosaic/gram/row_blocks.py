@@ -1,4 +1,5 @@
-"""Where the samples are: in memory, in a memory-mapped file or in Parquet, read a block of rows at a time."""
+"""Where the samples are: in memory, in a memory-mapped file or in Parquet, read a block of rows at
+a time."""
 
 from __future__ import annotations
 
@@ -48,7 +49,8 @@ class RowSource(ABC):
         """Return these rows."""
 
     def content_hashes(self, seed: int) -> AnyArray:
-        """Return a number for every row, equal for equal rows, wherever they are; a block is read at a time."""
+        """Return a number for every row, equal for equal rows, wherever they are; a block is read
+        at a time."""
         hashes = np.empty(self.shape[0], dtype=np.uint64)
         for strip in row_strips(self.shape[0], _HASHED_NUMBERS // self.row_width):
             hashes[strip] = _hash_block(self.take(strip), seed)
@@ -74,16 +76,21 @@ class ArrayRows(RowSource):
 
 
 class ParquetRows(RowSource):
-    """Rows of one Parquet file or a folder of them; whole row groups are read, and the last one is kept."""
+    """Rows of one Parquet file or a folder of them; whole row groups are read, and the last one is
+    kept."""
 
     def __init__(self, path: Any) -> None:
         try:
             parquet = import_module("pyarrow.parquet")
         except ImportError as error:
-            raise ImportError('Parquet is read by pyarrow: pip install "kernelmosaic[frames]"') from error
+            raise ImportError(
+                'Parquet is read by pyarrow: pip install "kernelmosaic[frames]"'
+            ) from error
         files = _parquet_files(path)
         self.files = [_opened(parquet, file) for file in files]
-        self.groups = [(f, g) for f, file in enumerate(self.files) for g in range(file.metadata.num_row_groups)]
+        self.groups = [
+            (f, g) for f, file in enumerate(self.files) for g in range(file.metadata.num_row_groups)
+        ]
         counts = [self.files[f].metadata.row_group(g).num_rows for f, g in self.groups]
         self.starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.intp)
         self.names = list(self.files[0].schema_arrow.names)
@@ -94,7 +101,9 @@ class ParquetRows(RowSource):
         self._held: tuple[int, AnyArray] | None = None
 
     def take(self, rows: Rows) -> AnyArray:
-        wanted = np.arange(*rows.indices(self.shape[0])) if isinstance(rows, slice) else np.asarray(rows)
+        wanted = (
+            np.arange(*rows.indices(self.shape[0])) if isinstance(rows, slice) else np.asarray(rows)
+        )
         out = np.empty((len(wanted), self.shape[1]))
         groups = np.searchsorted(self.starts, wanted, side="right") - 1
         for g in np.unique(groups):
@@ -108,7 +117,10 @@ class ParquetRows(RowSource):
             self._held = held = None  # two of them at once would be one too many
             file, number = self.groups[g]
             table = self.files[file].read_row_group(number)
-            held = (g, np.column_stack([_numbers(table.column(name), name) for name in self.names or []]))
+            held = (
+                g,
+                np.column_stack([_numbers(table.column(name), name) for name in self.names or []]),
+            )
             self._held = held
         return held[1]
 
@@ -119,8 +131,8 @@ def _opened(parquet: Any, file: Path) -> Any:
         return parquet.ParquetFile(file)
     except (ValueError, OSError) as error:
         raise ValueError(
-            f"X={str(file)!r} is no Parquet file: give the path of one, of a folder of them, or of an array in a .npy "
-            "file; load other files, as pandas.read_csv does."
+            f"X={str(file)!r} is no Parquet file: give the path of one, of a folder of them, or of"
+            " an array in a .npy file; load other files, as pandas.read_csv does."
         ) from error
 
 
@@ -133,7 +145,9 @@ class DaskRows(RowSource):
         self.names = [str(name) for name in X.columns] if hasattr(X, "columns") else None
         X = X.to_dask_array() if hasattr(X, "to_dask_array") else X
         if any(np.isnan(size) for size in X.chunks[0]):
-            gathered([import_module("dask").delayed(int)()])  # a worker is there: Dask itself waits without end
+            gathered(
+                [import_module("dask").delayed(int)()]
+            )  # a worker is there: Dask itself waits without end
             X = X.compute_chunk_sizes()
         # One partition holds whole rows.
         self.X = X.rechunk({1: -1}) if X.ndim == 2 else X
@@ -155,7 +169,8 @@ class DaskRows(RowSource):
 
 
 def gathered(collections: list[Any], **options: Any) -> list[Any]:
-    """Return what Dask computes, or raise a TimeoutError once its cluster has had no worker for some time.
+    """Return what Dask computes, or raise a TimeoutError once its cluster has had no worker for
+    some time.
 
     That time is Dask's setting ``kernelmosaic.worker-timeout``, one minute by default.
     """
@@ -165,8 +180,14 @@ def gathered(collections: list[Any], **options: Any) -> list[Any]:
     if not hasattr(client, "nthreads"):  # in this process
         return list(dask.compute(*collections, **options))
     allowed = dask.config.get("kernelmosaic.worker-timeout", "60s")
-    futures, seconds, since = client.compute(collections, **options), dask.utils.parse_timedelta(allowed), monotonic()
-    found = run_coroutine_threadsafe(client.gather(futures, asynchronous=True), client.loop.asyncio_loop)
+    futures, seconds, since = (
+        client.compute(collections, **options),
+        dask.utils.parse_timedelta(allowed),
+        monotonic(),
+    )
+    found = run_coroutine_threadsafe(
+        client.gather(futures, asynchronous=True), client.loop.asyncio_loop
+    )
     while True:
         try:
             return list(found.result(timeout=min(1.0, seconds)))
@@ -179,8 +200,8 @@ def gathered(collections: list[Any], **options: Any) -> list[Any]:
             found.cancel()
             client.cancel(futures)
             raise TimeoutError(
-                f"X: the Dask cluster has had no worker for {seconds:g} s: start workers and fit again; "
-                "dask.config.set({'kernelmosaic.worker-timeout': '10min'}) waits longer."
+                f"X: the Dask cluster has had no worker for {seconds:g} s: start workers and fit"
+                " again; dask.config.set({'kernelmosaic.worker-timeout': '10min'}) waits longer."
             )
 
 
@@ -193,7 +214,8 @@ def _hash_block(block: ArrayOrTensor, seed: int) -> AnyArray:
 
 
 def open_rows(X: MatrixLike) -> RowSource:
-    """Return the rows of an array, a sparse matrix, a `.npy` file, a Parquet file, or a folder of Parquet files."""
+    """Return the rows of an array, a sparse matrix, a `.npy` file, a Parquet file, or a folder of
+    Parquet files."""
     if isinstance(X, RowSource):
         return X
     if is_dask(X):
@@ -218,7 +240,8 @@ def _check_there(path: Path) -> None:
     """Raise if there is no file, or folder, of this path."""
     if not path.exists():
         raise ValueError(
-            f"X={str(path)!r}: there is no such file; give an array, or the path of a Parquet or .npy file."
+            f"X={str(path)!r}: there is no such file; give an array, or the path of a Parquet or"
+            " .npy file."
         )
 
 
@@ -227,7 +250,9 @@ def _numbers(column: Any, name: str) -> Array:
         # A missing entry is not a number: it is found, and named, where numbers are checked.
         return np.asarray(column.to_numpy(), dtype=np.float64)
     except (TypeError, ValueError):
-        raise ValueError(f"X: the column {name!r} of the Parquet file does not hold numbers.") from None
+        raise ValueError(
+            f"X: the column {name!r} of the Parquet file does not hold numbers."
+        ) from None
 
 
 def _parquet_files(path: Any) -> list[Path]:

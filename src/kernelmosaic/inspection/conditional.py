@@ -16,40 +16,50 @@ LEAST_SAMPLES_TO_PERMUTE = 3
 
 
 def conditional_pvalue(
-    K: Array, given: Array, dual_coef: Array, *, n_permutations: int = 999, random_state: Seed = None
+    K: Array,
+    given: Array,
+    dual_coef: Array,
+    *,
+    n_permutations: int = 999,
+    random_state: Seed = None,
 ) -> float:
     """Test by permutations whether a kernel adds anything to a machine that does not have it.
 
-    The null hypothesis is that the samples in the kernel's feature space are independent of the targets, given the
-    kernel of the machine. Its dual coefficients β are what the machine leaves unexplained: of least squares the
-    residuals over α, of hazards the martingale residuals. Ridge regression on the machine's kernel, with an intercept
-    and its ridge by leave-one-out error, removes from β and from the tested kernel what it explains: a kernel that
-    repeats those of the machine adds nothing. The statistic is tr(β̃ᵀ K̃ β̃) / ‖Rβ̃‖² with K̃ = R K R, the slope of the
-    objective in the weight of what is left of the kernel; it is compared with that of β̃ in permuted order.
+    The null hypothesis is that the samples in the kernel's feature space are independent of the
+    targets, given the kernel of the machine. Its dual coefficients β are what the machine leaves
+    unexplained: of least squares the residuals over α, of hazards the martingale residuals. Ridge
+    regression on the machine's kernel, with an intercept and its ridge by leave-one-out error,
+    removes from β and from the tested kernel what it explains: a kernel that repeats those of the
+    machine adds nothing. The statistic is tr(β̃ᵀ K̃ β̃) / ‖Rβ̃‖² with K̃ = R K R, the slope of the
+    objective in the weight of what is left of the kernel; it is compared with that of β̃ in
+    permuted order.
 
-    A sample that lacks the tested view is left out: what stands in for its view is computed from the other views, so
-    that a completed kernel repeats what these say of the targets. The machine is that of all samples. Where a sample
-    lacks another view, the null hypothesis is conditional on what the machine has in its place: a view that repeats
-    another one adds something for the samples that lack the other.
+    A sample that lacks the tested view is left out: what stands in for its view is computed from
+    the other views, so that a completed kernel repeats what these say of the targets. The machine
+    is that of all samples. Where a sample lacks another view, the null hypothesis is conditional on
+    what the machine has in its place: a view that repeats another one adds something for the
+    samples that lack the other.
 
     Parameters
     ----------
     K : ndarray of shape (n, n)
-        The kernel between training samples, or the sum of the kernels of a view. A sample that lacks the view has NaN
-        in its row and column.
+        The kernel between training samples, or the sum of the kernels of a view. A sample that
+        lacks the view has NaN in its row and column.
     given : ndarray of shape (n, n)
         The kernel of a machine that was fitted without it, its `kernel_matrix`.
     dual_coef : ndarray of shape (outputs, n)
         The coefficients of that machine, zero where a sample is not a support vector.
     n_permutations : int, default=999
-        How often the coefficients are permuted; the p-value is a multiple of 1 / (n_permutations + 1).
+        How often the coefficients are permuted; the p-value is a multiple of 1 / (n_permutations +
+        1).
     random_state : int, RandomState or None, default=None
         Draws the permutations.
 
     References
     ----------
-    Zhang, Peters, Janzing and Schölkopf (2011), "Kernel-based conditional independence test and application in causal
-    discovery"; Shah and Peters (2020), "The hardness of conditional independence testing".
+    Zhang, Peters, Janzing and Schölkopf (2011), "Kernel-based conditional independence test and
+    application in causal discovery"; Shah and Peters (2020), "The hardness of conditional
+    independence testing".
 
     Examples
     --------
@@ -72,8 +82,9 @@ def conditional_pvalue(
     N, random = check_count("n_permutations", n_permutations), check_random_state(random_state)
     if not np.shape(K) == np.shape(given) == (np.shape(dual_coef)[-1],) * 2:
         raise ValueError(
-            f"dual_coef has shape {np.shape(dual_coef)}, K {np.shape(K)} and given {np.shape(given)}: give kernels "
-            "between all training samples, and a column for each, zero where a sample is not a support vector."
+            f"dual_coef has shape {np.shape(dual_coef)}, K {np.shape(K)} and given"
+            f" {np.shape(given)}: give kernels between all training samples, and a column for each,"
+            " zero where a sample is not a support vector."
         )
     K, given = np.asarray(K, dtype=np.float64), np.asarray(given, dtype=np.float64)
     beta = np.atleast_2d(np.asarray(dual_coef, dtype=np.float64)).T
@@ -82,18 +93,19 @@ def conditional_pvalue(
     having = np.flatnonzero(~np.isnan(K.diagonal()))
     if len(having) < LEAST_SAMPLES_TO_PERMUTE:
         raise ValueError(
-            f"K: {len(having)} of {len(K)} samples have the view, too few to permute; give at least "
-            f"{LEAST_SAMPLES_TO_PERMUTE}."
+            f"K: {len(having)} of {len(K)} samples have the view, too few to permute; give at least"
+            f" {LEAST_SAMPLES_TO_PERMUTE}."
         )
     K, given, beta = K[np.ix_(having, having)], given[np.ix_(having, having)], beta[having]
     for name, values in (("K", K), ("given", given), ("dual_coef", beta)):
         if not np.all(np.isfinite(values)):
             raise ValueError(
-                f"{name} has NaN or infinite entries between samples that have the view: a sample that lacks it has "
-                "NaN in its whole row and column of K, and no NaN elsewhere."
+                f"{name} has NaN or infinite entries between samples that have the view: a sample"
+                " that lacks it has NaN in its whole row and column of K, and no NaN elsewhere."
             )
 
-    # 2. Ridge regression on the given kernel removes what it explains of the coefficients and of the tested kernel.
+    # 2. Ridge regression on the given kernel removes what it explains of the coefficients and of
+    #    the tested kernel.
     with threads_for(len(K)):
         smoother = _KernelSmoother(given)
         eigenvalues, eigenvectors = np.linalg.eigh(_centred(K))
@@ -111,10 +123,15 @@ def conditional_pvalue(
         n_orders = min(batch, N + 1 - start)
         # Shape (n, orders * outputs): one product for all orders.
         permuted = beta[orders[start : start + n_orders].T].reshape(len(K), -1)
-        slopes = np.square(features.T @ permuted).reshape(-1, n_orders, beta.shape[1]).sum(axis=(0, 2))
+        slopes = (
+            np.square(features.T @ permuted).reshape(-1, n_orders, beta.shape[1]).sum(axis=(0, 2))
+        )
         norms = np.square(R @ permuted).reshape(-1, n_orders, beta.shape[1]).sum(axis=(0, 2))
-        statistics[start : start + n_orders] = np.divide(slopes, norms, out=np.zeros(n_orders), where=norms > 0)
-    # The order of the samples as they are is one of those that are equally probable under the null hypothesis.
+        statistics[start : start + n_orders] = np.divide(
+            slopes, norms, out=np.zeros(n_orders), where=norms > 0
+        )
+    # The order of the samples as they are is one of those that are equally probable under the null
+    # hypothesis.
     is_as_large = statistics[1:] >= statistics[0] * (1.0 - ROUNDING)
     return float((1 + np.count_nonzero(is_as_large)) / (1 + N))
 
@@ -134,18 +151,21 @@ class _KernelSmoother:
         The kernel between the samples.
     """
 
-    #: Ridges that are tried, in units of the mean eigenvalue; the last one leaves the intercept only.
+    #: Ridges that are tried, in units of the mean eigenvalue; the last one leaves the intercept
+    #: only.
     RIDGES = (1e-3, 1e-2, 0.1, 1.0, 10.0, 100.0, np.inf)
 
     def __init__(self, kernel: Array) -> None:
         eigenvalues, eigenvectors = np.linalg.eigh(_centred(kernel))
         self.eigenvalues = np.maximum(eigenvalues, 0.0)
-        # The intercept explains the constant vector. As long as that vector is left unexplained, the leave-one-out
-        # error of centred targets is too small: the other samples tell the one left out, as all of them sum to zero.
+        # The intercept explains the constant vector. As long as that vector is left unexplained,
+        # the leave-one-out error of centred targets is too small: the other samples tell the one
+        # left out, as all of them sum to zero.
         self.eigenvectors: Array = eigenvectors - eigenvectors.mean(axis=0)
 
     def residual_matrix(self, targets: Array) -> Array:
-        """Return the matrix that turns targets into residuals, with the ridge of least leave-one-out error.
+        """Return the matrix that turns targets into residuals, with the ridge of least
+        leave-one-out error.
 
         Parameters
         ----------

@@ -12,7 +12,16 @@ from sklearn.base import clone
 from sklearn.utils import _safe_indexing, check_consistent_length, check_random_state
 from sklearn.utils.validation import _num_samples, has_fit_parameter
 
-from kernelmosaic._typing import AnyArray, Array, Estimator, Indices, MatrixLike, SampleWeight, Seed, TargetLike
+from kernelmosaic._typing import (
+    AnyArray,
+    Array,
+    Estimator,
+    Indices,
+    MatrixLike,
+    SampleWeight,
+    Seed,
+    TargetLike,
+)
 from kernelmosaic.engine import pipelines
 from kernelmosaic.engine.samples import is_streamed
 from kernelmosaic.engine.search import warn_of_gaps
@@ -24,16 +33,17 @@ from kernelmosaic.learning.problem import progress
 from kernelmosaic.ridge.estimator import BaseRidge
 from kernelmosaic.stacking import are_tables, check_row_names
 
-# One fit -------------------------------------------------------------------------------------------------------------
+# One fit ------------------------------------------------------------------------------------------
 
 
 def last_step(estimator: Estimator) -> Estimator:
-    """Return the estimator itself, of a pipeline its last step, or raise if that has no kernels of its own."""
+    """Return the estimator itself, of a pipeline its last step, or raise if that has no kernels of
+    its own."""
     model = pipelines.last_step(estimator)
     if not isinstance(model, KernelEstimator):
         raise TypeError(
-            f"estimator={type(estimator).__name__}: give an estimator of kernelmosaic or a pipeline that ends in one; "
-            "of a search its best_estimator_."
+            f"estimator={type(estimator).__name__}: give an estimator of kernelmosaic or a pipeline"
+            " that ends in one; of a search its best_estimator_."
         )
     return model
 
@@ -49,11 +59,15 @@ def fit(
 ) -> Estimator:
     """Fit an estimator, or a pipeline, with the weights of the samples, and return it.
 
-    Its last step starts from weights of the kernels, and has the kernels of a training set, if these are given. If it
-    has `groups`, it leaves the samples of one group out together.
+    Its last step starts from weights of the kernels, and has the kernels of a training set, if
+    these are given. If it has `groups`, it leaves the samples of one group out together.
     """
     Z, model, last = X, estimator, last_step(estimator)
-    if isinstance(last, BaseMKL) and not isinstance(last, PathSearch) and not (start is None and data is None):
+    if (
+        isinstance(last, BaseMKL)
+        and not isinstance(last, PathSearch)
+        and not (start is None and data is None)
+    ):
         while hasattr(model, "steps"):
             steps, model = pipelines.divide_pipeline(model)
             Z = Z if steps is None else steps.fit_transform(Z, y)
@@ -69,13 +83,20 @@ def fit(
     if weight is not None and not has_fit_parameter(model, "sample_weight"):
         raise TypeError(f"sample_weight: {type(model).__name__}.fit takes none; give None.")
     options = {"sample_weight": weight, "groups": groups}
-    return estimator.fit(X, y, **{f"{path}{name}": value for name, value in options.items() if value is not None})
+    return estimator.fit(
+        X, y, **{f"{path}{name}": value for name, value in options.items() if value is not None}
+    )
 
 
 def prepare(
-    estimator: Estimator, X: MatrixLike, y: TargetLike, sample_weight: SampleWeight, random_state: Seed
+    estimator: Estimator,
+    X: MatrixLike,
+    y: TargetLike,
+    sample_weight: SampleWeight,
+    random_state: Seed,
 ) -> tuple[Any, Any, Any, Any]:
-    """Check what is common to all inspections: a clone that draws the same landmarks in every fit, y, weights, draws.
+    """Check what is common to all inspections: a clone that draws the same landmarks in every fit,
+    y, weights, draws.
 
     Returns
     -------
@@ -92,17 +113,22 @@ def prepare(
         raise ValueError("y is None: give one target per sample.")
     if are_tables(X) or is_streamed(X) or not (hasattr(X, "shape") or isinstance(X, list | tuple)):
         raise TypeError(
-            f"X={type(X).__name__}: give the samples as an array, a sparse matrix or a data frame; stack_views makes "
-            "one of several tables."
+            f"X={type(X).__name__}: give the samples as an array, a sparse matrix or a data frame;"
+            " stack_views makes one of several tables."
         )
     check_row_names(X, y=y, sample_weight=sample_weight)
     y = np.asarray(y)
     check_consistent_length(X, y)
     rows = np.empty((_num_samples(X), 1))
-    return estimator, y, None if sample_weight is None else read_sample_weight(sample_weight, rows), random
+    return (
+        estimator,
+        y,
+        None if sample_weight is None else read_sample_weight(sample_weight, rows),
+        random,
+    )
 
 
-# Many fits -----------------------------------------------------------------------------------------------------------
+# Many fits ----------------------------------------------------------------------------------------
 
 
 #: One fit: its targets, weights, and rows, or None where it is to all samples.
@@ -140,7 +166,10 @@ def refit(
     chunk : int
         Fits that share the kernels which one process computes, however many processes there are.
     """
-    calls = (delayed(_fit_chunk)(estimator, X, tasks[i : i + chunk], known) for i in range(0, len(tasks), chunk))
+    calls = (
+        delayed(_fit_chunk)(estimator, X, tasks[i : i + chunk], known)
+        for i in range(0, len(tasks), chunk)
+    )
     found: list[tuple[Array, float]] = []
     with progress(what, len(tasks), verbose) as show:
         for some in Parallel(n_jobs=n_jobs, return_as="generator")(calls):
@@ -172,7 +201,8 @@ def _fit_chunk(
 
 
 def leaves_out_one_by_one(model: Estimator) -> bool:
-    """Whether the model learns from what it says of samples left out, and can leave copies out together."""
+    """Whether the model learns from what it says of samples left out, and can leave copies out
+    together."""
     if not isinstance(model, BaseRidge) or model.criterion != "loo":
         return False
     return not any(entry.kernel.reads_pairs for entry in model.read_kernels())
@@ -181,8 +211,8 @@ def leaves_out_one_by_one(model: Estimator) -> bool:
 def comparable_weights(model: Estimator) -> Array:
     """Return the weights on a scale that does not depend on the number of samples.
 
-    Where no norm sets the sum of the weights, as in discriminants and bilinear machines, it is one here, of every class
-    that has weights of its own.
+    Where no norm sets the sum of the weights, as in discriminants and bilinear machines, it is one
+    here, of every class that has weights of its own.
     """
     weights: Array = model.weight_shares_
     if getattr(model, "_has_normed_weights", True):
@@ -192,20 +222,28 @@ def comparable_weights(model: Estimator) -> Array:
     return shares
 
 
-# Tables --------------------------------------------------------------------------------------------------------------
+# Tables -------------------------------------------------------------------------------------------
 
 
 def text_table(heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     """Return a table in plain text, numbers with three digits."""
-    cells = [list(heads)] + [[one if isinstance(one, str) else f"{one:.3g}" for one in row] for row in rows]
+    cells = [list(heads)] + [
+        [one if isinstance(one, str) else f"{one:.3g}" for one in row] for row in rows
+    ]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     lines = [[cell.rjust(width) for cell, width in zip(row, widths, strict=True)] for row in cells]
-    return "\n".join("  ".join([row[0].ljust(widths[0]), *line[1:]]) for row, line in zip(cells, lines, strict=True))
+    return "\n".join(
+        "  ".join([row[0].ljust(widths[0]), *line[1:]])
+        for row, line in zip(cells, lines, strict=True)
+    )
 
 
 def labelled(names: Sequence[str], classes: Any, values: Sequence[Array]) -> list[list[Any]]:
-    """Return one row per kernel, or per class and kernel: names, then numbers; all values have one shape."""
-    heads = names if classes is None else [f"{label}: {name}" for label in classes for name in names]
+    """Return one row per kernel, or per class and kernel: names, then numbers; all values have one
+    shape."""
+    heads = (
+        names if classes is None else [f"{label}: {name}" for label in classes for name in names]
+    )
     return [list(row) for row in zip(heads, *map(np.ravel, values), strict=True)]
 
 

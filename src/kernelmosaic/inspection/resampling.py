@@ -10,7 +10,16 @@ from sklearn.base import is_classifier
 from sklearn.utils.validation import has_fit_parameter
 
 from kernelmosaic._checks import check_choice, check_count, check_positive, check_share
-from kernelmosaic._typing import AnyArray, Array, Estimator, Indices, MatrixLike, SampleWeight, Seed, TargetLike
+from kernelmosaic._typing import (
+    AnyArray,
+    Array,
+    Estimator,
+    Indices,
+    MatrixLike,
+    SampleWeight,
+    Seed,
+    TargetLike,
+)
 from kernelmosaic.inspection.refits import (
     Task,
     comparable_weights,
@@ -35,10 +44,12 @@ class Stability:
     kernel_names : list of str
         Of the P kernels.
     classes : list or None
-        Whose weights the rows are, where every class has its own; the arrays below then have shape (classes, P).
+        Whose weights the rows are, where every class has its own; the arrays below then have shape
+        (classes, P).
     weights : ndarray of shape (P,)
-        The weights learned from all samples. Where they are no more than relative, as those of the ridge estimators,
-        of discriminants and of bilinear machines, their sum is one, here and in all fits.
+        The weights learned from all samples. Where they are no more than relative, as those of the
+        ridge estimators, of discriminants and of bilinear machines, their sum is one, here and in
+        all fits.
     selection_frequencies : ndarray of shape (P,)
         Share of the fits in which a kernel has a weight above the threshold.
     lower, upper : ndarray of shape (P,)
@@ -86,10 +97,12 @@ def stability(
     n_jobs: int | None = None,
     verbose: bool = False,
 ) -> Stability:
-    """Refit on samples drawn from the training set: how often a kernel is selected, and the distribution of its weight.
+    """Refit on samples drawn from the training set: how often a kernel is selected, and the
+    distribution of its weight.
 
-    Every fit is separate: widths and scales of the kernels are those of the samples drawn. It starts from the
-    weights of the fit to all samples, which saves time and does not change the result.
+    Every fit is separate: widths and scales of the kernels are those of the samples drawn. It
+    starts from the weights of the fit to all samples, which saves time and does not change the
+    result.
 
     Parameters
     ----------
@@ -102,10 +115,11 @@ def stability(
     n_resamples : int, default=100
         How often samples are drawn.
     method : {"subsample", "bootstrap"}, default="subsample"
-        Some of the samples, each at most once; or as many as there are, with replacement, which shows how much the
-        weights of a set of this size vary. A sample that is drawn several times is given once, with its number of
-        copies as sample weight, or its copies are left out together, so that leaving it out leaves no copy behind.
-        Samples are drawn within each class, so that every class is present.
+        Some of the samples, each at most once; or as many as there are, with replacement, which
+        shows how much the weights of a set of this size vary. A sample that is drawn several times
+        is given once, with its number of copies as sample weight, or its copies are left out
+        together, so that leaving it out leaves no copy behind. Samples are drawn within each class,
+        so that every class is present.
     fraction : float, default=0.5
         Share of the samples in a subsample.
     threshold : float, default=1e-3
@@ -113,7 +127,8 @@ def stability(
     confidence_level : float, default=0.95
         Share of the weights that the intervals hold.
     groups : array-like of shape (n_samples,), default=None
-        Whole groups are drawn, such as donors, in place of samples; draws that lack a class are drawn again.
+        Whole groups are drawn, such as donors, in place of samples; draws that lack a class are
+        drawn again.
     sample_weight : array-like of shape (n_samples,), default=None
         Factors of C; samples of weight zero are not drawn.
     random_state : int, RandomState or None, default=None
@@ -159,24 +174,38 @@ def stability(
     labels = strata if groups is None else _group_labels(groups, len(y))
     members = [counted[labels[counted] == label] for label in np.unique(labels[counted])]
     if groups is None:
-        drawn = [np.concatenate([_draw(one, share, random) for one in members]) for _ in range(n_resamples)]
+        drawn = [
+            np.concatenate([_draw(one, share, random) for one in members])
+            for _ in range(n_resamples)
+        ]
     else:
         drawn = [_draw_groups(members, strata, share, random) for _ in range(n_resamples)]
     has_copies = method == "bootstrap"
-    counts_copies = has_copies and not leaves_out_one_by_one(model) and has_fit_parameter(model, "sample_weight")
+    counts_copies = (
+        has_copies
+        and not leaves_out_one_by_one(model)
+        and has_fit_parameter(model, "sample_weight")
+    )
     tasks = [_task_of_draw(y, weight, rows, counts_copies) for rows in drawn]
     found = refit(estimator, X, tasks, model.weights_, n_jobs, verbose, "stability")
     tail = 0.5 * (1.0 - confidence_level)
     lower, upper = np.quantile(found, [tail, 1.0 - tail], axis=0)
-    names, classes = list(model.kernel_names_), model.classes_.tolist() if weights.ndim == 2 else None
+    names, classes = (
+        list(model.kernel_names_),
+        model.classes_.tolist() if weights.ndim == 2 else None,
+    )
     selected = np.mean(found > threshold, axis=0)
-    return Stability(names, classes, weights, selected, lower, upper, found, float(confidence_level))
+    return Stability(
+        names, classes, weights, selected, lower, upper, found, float(confidence_level)
+    )
 
 
 def _task_of_draw(y: AnyArray, weight: Array | None, rows: Indices, counts_copies: bool) -> Task:
-    """Return what a fit to drawn samples reads, where `counts_copies` each once with the number of its copies.
+    """Return what a fit to drawn samples reads, where `counts_copies` each once with the number of
+    its copies.
 
-    A fit that leaves samples out, as leave-one-out and cross-validation do, would find copies of them among the others.
+    A fit that leaves samples out, as leave-one-out and cross-validation do, would find copies of
+    them among the others.
     """
     if not counts_copies:
         return y[rows], None if weight is None else weight[rows], rows
@@ -188,7 +217,8 @@ def _task_of_draw(y: AnyArray, weight: Array | None, rows: Indices, counts_copie
 
 
 def _draw(numbers: Indices, fraction: float | None, random: np.random.RandomState) -> Indices:
-    """Return a fraction of some numbers, drawn without replacement; for None as many, drawn with replacement."""
+    """Return a fraction of some numbers, drawn without replacement; for None as many, drawn with
+    replacement."""
     size = len(numbers) if fraction is None else max(1, round(fraction * len(numbers)))
     return np.asarray(random.choice(numbers, size, replace=fraction is None))
 
@@ -196,7 +226,8 @@ def _draw(numbers: Indices, fraction: float | None, random: np.random.RandomStat
 def _draw_groups(
     members: list[Indices], strata: AnyArray, fraction: float | None, random: np.random.RandomState
 ) -> Indices:
-    """Return the samples of some groups, with every class: a fraction of the groups, or as many with replacement."""
+    """Return the samples of some groups, with every class: a fraction of the groups, or as many
+    with replacement."""
     classes = len(np.unique(strata[np.concatenate(members)]))
     for _ in range(100):
         chosen = _draw(np.arange(len(members)), fraction, random)
@@ -204,8 +235,8 @@ def _draw_groups(
         if len(np.unique(strata[rows])) == classes:
             return rows
     raise ValueError(
-        f"groups: 100 draws of {len(chosen)} of the {len(members)} groups lack a class; raise fraction, or leave "
-        "groups None."
+        f"groups: 100 draws of {len(chosen)} of the {len(members)} groups lack a class; raise"
+        " fraction, or leave groups None."
     )
 
 

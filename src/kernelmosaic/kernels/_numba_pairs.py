@@ -1,4 +1,5 @@
-"""Compiled loops over pairs of samples: columns, words, letters. Imported only when used: Numba is slow to import.
+"""Compiled loops over pairs of samples: columns, words, letters. Imported only when used: Numba is
+slow to import.
 
 Arrays are copied by loops: an assignment to a slice takes Numba seconds to compile.
 """
@@ -11,7 +12,8 @@ from numpy.typing import NDArray
 from kernelmosaic._typing import AnyArray, Array, Indices
 from kernelmosaic.files import njit
 
-#: Targets that a query is aligned with at once. A constant, so that the innermost loop has no remainder.
+#: Targets that a query is aligned with at once. A constant, so that the innermost loop has no
+#: remainder.
 LANES = 32
 
 
@@ -36,10 +38,11 @@ def manhattan_of_nonzeros(
     other_starts: Indices,
     width: int,
 ) -> AnyArray:
-    """Return Σ_c |a_c − b_c| for all rows a and b of two sparse matrices, their columns in ascending order.
+    """Return Σ_c |a_c − b_c| for all rows a and b of two sparse matrices, their columns in
+    ascending order.
 
-    It is Σ|a| + Σ|b| − Σ(|a| + |b| − |a − b|), whose last sum is over columns where neither is zero. Where that
-    cancels more than six binary digits, differences are summed instead.
+    It is Σ|a| + Σ|b| − Σ(|a| + |b| − |a − b|), whose last sum is over columns where neither is
+    zero. Where that cancels more than six binary digits, differences are summed instead.
     """
     n, n_others = len(starts) - 1, len(other_starts) - 1
     # The entries of the others by column.
@@ -48,7 +51,11 @@ def manhattan_of_nonzeros(
         heads[other_columns[p] + 1] += 1
     for c in range(width):
         heads[c + 1] += heads[c]
-    ends, rows, entries = heads[:-1].copy(), np.empty(len(other_data), np.intp), np.empty(len(other_data))
+    ends, rows, entries = (
+        heads[:-1].copy(),
+        np.empty(len(other_data), np.intp),
+        np.empty(len(other_data)),
+    )
     for j in range(n_others):
         for p in range(other_starts[j], other_starts[j + 1]):
             k = ends[other_columns[p]]
@@ -82,16 +89,20 @@ def manhattan_of_nonzeros(
 # Additions in any order: only then are they vectorised. Nothing here is infinite or NaN.
 @njit(cache=True, nogil=True, fastmath={"reassoc", "nsz"})
 def sums_of_minima(A: AnyArray, B: AnyArray, symmetric: bool) -> AnyArray:
-    """Return Σ_c min(A[i, c], B[j, c]) for all rows; with ``symmetric`` B is A, and half of them are computed."""
+    """Return Σ_c min(A[i, c], B[j, c]) for all rows; with ``symmetric`` B is A, and half of them
+    are computed."""
     n, m, width = A.shape[0], B.shape[0], A.shape[1]
     out = np.empty((n, m), A.dtype)
     zero = A.dtype.type(0)
-    tile = 16  # samples of B that are compared with all of A before the next: they stay in the second-level cache
+    # Samples of B that are compared with all of A before the next: they stay in the second-level
+    # cache.
+    tile = 16
     for start in range(0, m, tile):
         stop = min(start + tile, m)
         for i in range(start if symmetric else 0, n):
             a = A[i]
-            # Four at a time, so that a is loaded once for them; the last row stands in where there are fewer.
+            # Four at a time, so that a is loaded once for them; the last row stands in where there
+            # are fewer.
             for j in range(start, stop, 4):
                 j1, j2, j3 = min(j + 1, stop - 1), min(j + 2, stop - 1), min(j + 3, stop - 1)
                 b0, b1, b2, b3 = B[j], B[j1], B[j2], B[j3]
@@ -120,7 +131,8 @@ def sparse_sums_of_minima(
     m: int,
     symmetric: bool,
 ) -> AnyArray:
-    """Return the same for compressed rows of A and compressed columns of B: only what two samples share is visited.
+    """Return the same for compressed rows of A and compressed columns of B: only what two samples
+    share is visited.
 
     Nothing is stored twice, and the rows of a column are in order; B has m of them.
     """
@@ -178,19 +190,23 @@ def squared_differences(A: Array, B: Array, rows: Indices, columns: Indices) -> 
 
 
 @njit(cache=True, nogil=True)
-def matching_words(A: NDArray[np.uint32], B: NDArray[np.uint32], degree: float, symmetric: bool) -> Array:
+def matching_words(
+    A: NDArray[np.uint32], B: NDArray[np.uint32], degree: float, symmetric: bool
+) -> Array:
     """Compare the strings in the rows of A with those in the columns of B.
 
-    Where a run of r ≤ D equal letters ends, so do equal words of 1, …, r letters, whose weights sum to
-    r(2D + 1 − r) / (D(D + 1)). Whole numbers are summed and divided at the end, so nothing is rounded on the way. The
-    innermost loop runs over strings, not places, because only then does it vectorise.
+    Where a run of r ≤ D equal letters ends, so do equal words of 1, …, r letters, whose weights sum
+    to r(2D + 1 − r) / (D(D + 1)). Whole numbers are summed and divided at the end, so nothing is
+    rounded on the way. The innermost loop runs over strings, not places, because only then does it
+    vectorise.
     """
     m = B.shape[1]
     K = np.empty((A.shape[0], m))
     run = np.empty(m)
     total = np.empty(m)
     for i in range(A.shape[0]):
-        # Slices rather than offsets: an index that might be negative would keep the loop from vectorising.
+        # Slices rather than offsets: an index that might be negative would keep the loop from
+        # vectorising.
         first = i if symmetric else 0
         r, t = run[first:], total[first:]
         r[:] = 0.0
@@ -216,7 +232,8 @@ def shared_words(
     other_ends: NDArray[np.int64],
     count: int,
 ) -> Array:
-    """Count the pairs of equal words in two lists of strings, given the words of each list one string after the other.
+    """Count the pairs of equal words in two lists of strings, given the words of each list one
+    string after the other.
 
     Only pairs that are equal are met: the second list is sorted by words.
     """
@@ -254,12 +271,14 @@ def local_scores(
     gap_extend: int,
     scores: AnyArray,
 ) -> None:
-    """Write the scores of queries, slices of ``codes``, against the columns of ``targets`` into ``scores``.
+    """Write the scores of queries, slices of ``codes``, against the columns of ``targets`` into
+    ``scores``.
 
-    The recurrences of Gotoh (1982). The innermost loop runs over targets (Rognes, 2011): at the same place of all of
-    them no cell depends on another, so the loop vectorises. Numbers stay in the type of ``scores``, 16 bits where those
-    suffice; without the casts Numba would compute in 64. Columns are padded by a letter with score 0 against
-    all: from there no score rises above the best one.
+    The recurrences of Gotoh (1982). The innermost loop runs over targets (Rognes, 2011): at the
+    same place of all of them no cell depends on another, so the loop vectorises. Numbers stay in
+    the type of ``scores``, 16 bits where those suffice; without the casts Numba would compute in
+    64. Columns are padded by a letter with score 0 against all: from there no score rises above the
+    best one.
     """
     kind = scores.dtype.type
     zero, opening, extension = kind(0), kind(gap_open), kind(gap_extend)
@@ -269,10 +288,12 @@ def local_scores(
         for letter in range(table.shape[0]):
             for lane in range(LANES):
                 against[j, letter, lane] = table[letter, targets[j, lane]]
-    # At every letter of the query: the best score of alignments that end there, and of those that end in a gap in it.
-    # Gaps and best scores start at 0, not −∞: only what is positive is ever used.
+    # At every letter of the query: the best score of alignments that end there, and of those that
+    # end in a gap in it. Gaps and best scores start at 0, not −∞: only what is positive is ever
+    # used.
     column = np.empty((np.max(stops - starts), 2, LANES), scores.dtype)
-    # Above the cell to the left, gap in the target, best of all. Few arrays: each pair costs a check for overlap.
+    # Above the cell to the left, gap in the target, best of all. Few arrays: each pair costs a
+    # check for overlap.
     state = np.empty((3, LANES), scores.dtype)
     for q in range(len(starts)):
         query = codes[starts[q] : stops[q]]
@@ -284,7 +305,10 @@ def local_scores(
                 letter = query[i]
                 for lane in range(LANES):
                     gap, other_gap = column[i, 1, lane], state[1, lane]
-                    score = max(max(kind(state[0, lane] + against[j, letter, lane]), zero), max(gap, other_gap))
+                    score = max(
+                        max(kind(state[0, lane] + against[j, letter, lane]), zero),
+                        max(gap, other_gap),
+                    )
                     state[0, lane] = column[i, 0, lane]
                     column[i, 0, lane] = score
                     state[2, lane] = max(state[2, lane], score)

@@ -17,7 +17,8 @@ from kernelmosaic.kernels.views import check_kernel
 
 
 class _Composite(Kernel):
-    """A kernel made of others on the same samples; `fit` leaves the given ones alone and fits clones, ``name_``."""
+    """A kernel made of others on the same samples; `fit` leaves the given ones alone and fits
+    clones, ``name_``."""
 
     #: Names of the parameters that are kernels.
     parts: ClassVar[tuple[str, ...]]
@@ -98,8 +99,9 @@ class _Pair(_Composite):
         left, right = self.left.input_kind, self.right.input_kind
         if left != right:
             raise ValueError(
-                f"{name} joins kernels on the same samples, but left={self.left!r} reads {left} and "
-                f"right={self.right!r} reads {right}; give them to an estimator as two kernels instead."
+                f"{name} joins kernels on the same samples, but left={self.left!r} reads {left} and"
+                f" right={self.right!r} reads {right}; give them to an estimator as two kernels"
+                " instead."
             )
         return left
 
@@ -217,7 +219,8 @@ class Scaled(_Composite):
         check_kernel("kernel", self.kernel, "Scaled")
         if not is_positive(self.factor):
             raise ValueError(
-                f"factor={self.factor!r}: a kernel can only be multiplied by a positive finite number or by a kernel."
+                f"factor={self.factor!r}: a kernel can only be multiplied by a positive finite"
+                " number or by a kernel."
             )
 
     def __repr__(self) -> str:

@@ -1,4 +1,5 @@
-"""Kernels between rows of tables: categories that match, numbers by their difference, and both together."""
+"""Kernels between rows of tables: categories that match, numbers by their difference, and both
+together."""
 
 from __future__ import annotations
 
@@ -17,21 +18,23 @@ from kernelmosaic.kernels.distances import FitSamples
 
 
 class Clinical(Kernel):
-    """k(x, z) = the mean over columns of max(0, 1 − |x_j − z_j| / range_j), or of 1[x_j = z_j] for a nominal column.
+    """k(x, z) = the mean over columns of max(0, 1 − |x_j − z_j| / range_j), or of 1[x_j = z_j] for
+    a nominal column.
 
-    The range of a column is that of the training samples, so that every column counts equally, whatever its unit: there
-    is nothing to standardise. Values more than one range apart, as new ones may be, have similarity 0. A column that is
-    constant in training counts as nominal. A category that no training sample has matches none of them; estimators warn
-    of it.
+    The range of a column is that of the training samples, so that every column counts equally,
+    whatever its unit: there is nothing to standardise. Values more than one range apart, as new
+    ones may be, have similarity 0. A column that is constant in training counts as nominal. A
+    category that no training sample has matches none of them; estimators warn of it.
 
     Parameters
     ----------
     kinds : "auto", str or sequence, default="auto"
-        Kind of each column: ``"nominal"``, categories without an order, of numbers or text; ``"continuous"`` or
-        ``"ordinal"``, numbers; or, for categories that are not numbers, a list of them in order, whose places are
-        compared. A word is for all columns; a list has one item per column that the kernel reads. ``"auto"`` takes
-        columns of numbers for continuous and all others for nominal; in an estimator also columns of numbers whose type
-        in a data frame is that of categories.
+        Kind of each column: ``"nominal"``, categories without an order, of numbers or text;
+        ``"continuous"`` or ``"ordinal"``, numbers; or, for categories that are not numbers, a list
+        of them in order, whose places are compared. A word is for all columns; a list has one item
+        per column that the kernel reads. ``"auto"`` takes columns of numbers for continuous and all
+        others for nominal; in an estimator also columns of numbers whose type in a data frame is
+        that of categories.
 
     Attributes
     ----------
@@ -72,7 +75,8 @@ class Clinical(Kernel):
         return self
 
     def validate(self, X: MatrixLike) -> MatrixLike:
-        """Return X as a table of numbers, or of objects where some are not, or raise naming what is missing."""
+        """Return X as a table of numbers, or of objects where some are not, or raise naming what is
+        missing."""
         if not hasattr(X, "shape"):  # NumPy would make text of numbers that stand beside it
             X = np.asarray(X, dtype=object)
         table = check_array(X, dtype=None, ensure_all_finite=False, input_name="X", estimator=self)
@@ -83,8 +87,8 @@ class Clinical(Kernel):
         if len(missing):
             j, i = missing[0]
             raise ValueError(
-                f"X[{i}, {j}] is {table[i, j]!r}: {type(self).__name__} has no rule for a missing value; fill it in, "
-                "such as with a category of its own."
+                f"X[{i}, {j}] is {table[i, j]!r}: {type(self).__name__} has no rule for a missing"
+                " value; fill it in, such as with a category of its own."
             )
         return table
 
@@ -105,10 +109,12 @@ class Clinical(Kernel):
         return np.ones(X.shape[0])
 
     def _placed(self, X: MatrixLike, Y: MatrixLike) -> tuple[Array, Array]:
-        """Return the columns of both as numbers that are one apart, or more, where samples have nothing in common."""
+        """Return the columns of both as numbers that are one apart, or more, where samples have
+        nothing in common."""
         if X.shape[1] != len(self.ranges_):
             raise ValueError(
-                f"X has {X.shape[1]} columns, but {type(self).__name__} was fitted to {len(self.ranges_)}."
+                f"X has {X.shape[1]} columns, but {type(self).__name__} was fitted to"
+                f" {len(self.ranges_)}."
             )
         left, right = (np.empty(one.shape) for one in (X, Y))
         for j, (kind, span) in enumerate(zip(self.kinds_, self.ranges_, strict=True)):
@@ -119,11 +125,14 @@ class Clinical(Kernel):
                 # Categories are numbered, so that two of them are one apart at least.
                 number: dict[Any, int] = {}
                 for out, one in ((left, X), (right, Y)):
-                    out[:, j] = [number.setdefault(value, len(number)) for value in one[:, j].tolist()]
+                    out[:, j] = [
+                        number.setdefault(value, len(number)) for value in one[:, j].tolist()
+                    ]
         return left, right
 
     def nominal_columns(self, X: AnyArray) -> Indices:
-        """Return which columns of samples, that may lack all of them, are compared as categories."""
+        """Return which columns of samples, that may lack all of them, are compared as
+        categories."""
         present = X[~is_missing(X).all(axis=1)]
         if len(present) == 0:
             return np.arange(0)
@@ -140,22 +149,28 @@ class Clinical(Kernel):
         each = [kinds] * X.shape[1] if isinstance(kinds, str) else kinds
         if not isinstance(each, Sequence | np.ndarray) or len(each) != X.shape[1]:
             raise ValueError(
-                f"kinds={kinds!r}: give 'auto', one word for all, or a list with one item for each of the "
-                f"{X.shape[1]} columns."
+                f"kinds={kinds!r}: give 'auto', one word for all, or a list with one item for each"
+                f" of the {X.shape[1]} columns."
             )
         each = [self._kind_of(X[:, j]) if _is_auto(kind) else kind for j, kind in enumerate(each)]
         for kind in each:
-            if not isinstance(kind, list | tuple) and kind not in ("nominal", "ordinal", "continuous"):
+            if not isinstance(kind, list | tuple) and kind not in (
+                "nominal",
+                "ordinal",
+                "continuous",
+            ):
                 raise ValueError(
-                    f"kinds={kinds!r}: {kind!r} is not a kind of column; choose 'nominal', 'ordinal' or 'continuous', "
-                    "or list the categories in order."
+                    f"kinds={kinds!r}: {kind!r} is not a kind of column; choose 'nominal',"
+                    " 'ordinal' or 'continuous', or list the categories in order."
                 )
         return list(each)
 
     def with_categories(self, is_category: Sequence[bool]) -> Kernel:
         if not _is_auto(self.kinds) or not any(is_category):
             return self
-        kernel: Kernel = clone(self).set_params(kinds=["nominal" if nominal else "auto" for nominal in is_category])
+        kernel: Kernel = clone(self).set_params(
+            kinds=["nominal" if nominal else "auto" for nominal in is_category]
+        )
         return kernel
 
     def _kind_of(self, column: AnyArray) -> str:
@@ -171,19 +186,25 @@ class Clinical(Kernel):
             if not _holds_numbers(column):
                 text = next(value for value in column if not isinstance(value, Real))
                 raise ValueError(
-                    f"X: column {j} holds {text!r}, which is not a number; in kinds, call it 'nominal' or list its "
-                    "categories in order."
+                    f"X: column {j} holds {text!r}, which is not a number; in kinds, call it"
+                    " 'nominal' or list its categories in order."
                 )
-            return np.asarray(check_array(column[:, np.newaxis], dtype=np.float64, input_name="X")[:, 0])
+            return np.asarray(
+                check_array(column[:, np.newaxis], dtype=np.float64, input_name="X")[:, 0]
+            )
         place = {category: float(i) for i, category in enumerate(kind)}
         unknown = [value for value in column.tolist() if value not in place]
         if unknown:
-            raise ValueError(f"X: column {j} holds {unknown[0]!r}, which is not among the categories {list(kind)!r}.")
+            raise ValueError(
+                f"X: column {j} holds {unknown[0]!r}, which is not among the categories"
+                f" {list(kind)!r}."
+            )
         return np.array([place[value] for value in column.tolist()])
 
 
 class Categorical(Clinical):
-    """k(x, z) = the share of the columns in which two samples hold the same category, a number or a text.
+    """k(x, z) = the share of the columns in which two samples hold the same category, a number or a
+    text.
 
     A category that no training sample has matches none of them; estimators warn of it.
 

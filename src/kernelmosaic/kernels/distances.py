@@ -1,9 +1,11 @@
-"""What kernels read of two samples, and what they learn of a training set: products, distances, widths, ranks.
+"""What kernels read of two samples, and what they learn of a training set: products, distances,
+widths, ranks.
 
-Squared distances are made of inner products where these leave enough digits, and of differences where they do not.
-‖x‖² + ‖z‖² − 2⟨x, z⟩ is a product of matrices, and fast. Its error is a share of ‖x‖² + ‖z‖², whatever the distance: of
-two samples that are near each other, and far from the others, it leaves nothing. `unreliable_share` states the bound;
-every pass over squared distances, on the host, on a device or compiled, computes the entries below it anew.
+Squared distances are made of inner products where these leave enough digits, and of differences
+where they do not. ‖x‖² + ‖z‖² − 2⟨x, z⟩ is a product of matrices, and fast. Its error is a share of
+‖x‖² + ‖z‖², whatever the distance: of two samples that are near each other, and far from the
+others, it leaves nothing. `unreliable_share` states the bound; every pass over squared distances,
+on the host, on a device or compiled, computes the entries below it anew.
 """
 
 from __future__ import annotations
@@ -19,21 +21,34 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils.extmath import row_norms, safe_sparse_dot
 
-from kernelmosaic._typing import AnyArray, Array, ArrayOrTensor, DType, Indices, MatrixLike, RowIndex
+from kernelmosaic._typing import (
+    AnyArray,
+    Array,
+    ArrayOrTensor,
+    DType,
+    Indices,
+    MatrixLike,
+    RowIndex,
+)
 from kernelmosaic.backend import NUMPY, TINY, backend_of, is_tensor, row_strips
 
-#: The error that a squared distance may have, by the precision of the kernel: relative to itself, or to the scale of
-#: the kernel (the squared width of a Gaussian), whichever is larger. A Gaussian then has this relative error, times its
-#: exponent where that exceeds one. Of the 53 binary digits of a double, sums over hundreds of columns leave 43.
+#: The error that a squared distance may have, by the precision of the kernel: relative to itself,
+#: or to the scale of the kernel (the squared width of a Gaussian), whichever is larger. A Gaussian
+#: then has this relative error, times its exponent where that exceeds one. Of the 53 binary digits
+#: of a double, sums over hundreds of columns leave 43.
 ERRORS = {np.dtype(np.float64): 2.0**-43, np.dtype(np.float32): 2.0**-24}
 
 
-def unreliable_share(n_columns: int, largest: float, scale: float, dtype: DType = np.float64) -> float:
-    """Return the share of ‖x‖² + ‖z‖² up to which the squared distance made of it is computed anew, by differences.
+def unreliable_share(
+    n_columns: int, largest: float, scale: float, dtype: DType = np.float64
+) -> float:
+    """Return the share of ‖x‖² + ‖z‖² up to which the squared distance made of it is computed anew,
+    by differences.
 
-    Each of the three terms is a sum over d columns in double precision, with the unit ε of its last place. Its rounding
-    is at most dε(‖x‖² + ‖z‖²), and about √d ε(‖x‖² + ‖z‖²). A distance below the former may be zero: equal samples
-    are always found among these. The latter must be no more than `ERRORS` of the distance or of the kernel's scale.
+    Each of the three terms is a sum over d columns in double precision, with the unit ε of its last
+    place. Its rounding is at most dε(‖x‖² + ‖z‖²), and about √d ε(‖x‖² + ‖z‖²). A distance below
+    the former may be zero: equal samples are always found among these. The latter must be no more
+    than `ERRORS` of the distance or of the kernel's scale.
 
     Parameters
     ----------
@@ -52,12 +67,17 @@ def unreliable_share(n_columns: int, largest: float, scale: float, dtype: DType 
 
 
 def squared_distances(
-    X: MatrixLike, Y: MatrixLike, scale: float = 0.0, centre: ArrayOrTensor = None, norms: ArrayOrTensor = None
+    X: MatrixLike,
+    Y: MatrixLike,
+    scale: float = 0.0,
+    centre: ArrayOrTensor = None,
+    norms: ArrayOrTensor = None,
 ) -> ArrayOrTensor:
-    """Return the squared distances between the rows of X and those of Y, arrays, sparse rows or tensors.
+    """Return the squared distances between the rows of X and those of Y, arrays, sparse rows or
+    tensors.
 
-    Equal rows are at distance zero exactly. Dense rows are multiplied less a centre, since far from the origin norms
-    swallow distances; sparse ones would lose their zeros, and stay where they are.
+    Equal rows are at distance zero exactly. Dense rows are multiplied less a centre, since far from
+    the origin norms swallow distances; sparse ones would lose their zeros, and stay where they are.
 
     Parameters
     ----------
@@ -83,7 +103,11 @@ def squared_distances(
         left = X - centre
         right = left if same else Y - centre
     own, others = (_squared_norms(left), _squared_norms(right)) if norms is None else norms
-    S = (-2.0 * left) @ right.T if is_tensor(X) else safe_sparse_dot(-2.0 * left, right.T, dense_output=True)
+    S = (
+        (-2.0 * left) @ right.T
+        if is_tensor(X)
+        else safe_sparse_dot(-2.0 * left, right.T, dense_output=True)
+    )
     share = unreliable_share(X.shape[1], float(own.max()) + float(others.max()), scale)
     many = backend is NUMPY and S.shape[0] * S.shape[1] >= TINY**2
     # On the host a strip of distances stays in the cache.
@@ -103,7 +127,9 @@ def _squared_norms(X: MatrixLike) -> ArrayOrTensor:
     return (X * X).sum(1) if is_tensor(X) else row_norms(X, squared=True)
 
 
-def _squared_differences(X: MatrixLike, Y: MatrixLike, i: RowIndex, j: RowIndex, many: bool) -> ArrayOrTensor:
+def _squared_differences(
+    X: MatrixLike, Y: MatrixLike, i: RowIndex, j: RowIndex, many: bool
+) -> ArrayOrTensor:
     """Return the squared distances of some pairs of rows, to the last digit or two."""
     d = int(X.shape[1])
     # Fewer differences NumPy forms about as fast as a compiled loop.
@@ -127,9 +153,11 @@ def pairwise_statistic(
     centre: ArrayOrTensor = None,
     norms: tuple[Any, Any] | None = None,
 ) -> AnyArray:
-    """Return the inner products or distances between the rows of X and those of Y, arrays or tensors.
+    """Return the inner products or distances between the rows of X and those of Y, arrays or
+    tensors.
 
-    The scale of the kernel, and the centre and norms of samples that are known, are those of `squared_distances`.
+    The scale of the kernel, and the centre and norms of samples that are known, are those of
+    `squared_distances`.
     """
     block: AnyArray
     if name == "squared_distances":
@@ -146,12 +174,15 @@ def pairwise_statistic(
 def manhattan_distances(X: MatrixLike, Y: MatrixLike) -> Array:
     """Return Σ_c |x_c − y_c| for all rows of X and Y on the host.
 
-    Where most entries of a column are the same number, as in tables of counts, scaled or not, only the others are read:
-    the distance does not change where that number is subtracted from the column.
+    Where most entries of a column are the same number, as in tables of counts, scaled or not, only
+    the others are read: the distance does not change where that number is subtracted from the
+    column.
     """
     if not (sparse.issparse(X) or sparse.issparse(Y)):
         common = _common_entries(X, Y)
-        if common is None and len(X) * len(Y) * X.shape[1] < 2**22:  # less than loading compiled code takes
+        if (
+            common is None and len(X) * len(Y) * X.shape[1] < 2**22
+        ):  # less than loading compiled code takes
             from scipy.spatial.distance import cdist
 
             return np.asarray(cdist(X, Y, "cityblock"))
@@ -174,7 +205,8 @@ def manhattan_distances(X: MatrixLike, Y: MatrixLike) -> Array:
 
 
 def _common_entries(X: NDArray[Any], Y: NDArray[Any], most: float = 0.1) -> Array | None:
-    """Return the median of every column, if at most this share of the entries of X and of Y differs from it."""
+    """Return the median of every column, if at most this share of the entries of X and of Y differs
+    from it."""
     if X.shape[1] < 100 or len(X) * len(Y) * X.shape[1] < 2**24:  # nothing to gain
         return None
     for some in (slice(None, None, X.shape[1] // 50), slice(None)):
@@ -186,7 +218,8 @@ def _common_entries(X: NDArray[Any], Y: NDArray[Any], most: float = 0.1) -> Arra
 
 @dataclass(eq=False)
 class FitSamples:
-    """Validated samples that kernels are fitted to, and what several kernels learn of them; each is computed once.
+    """Validated samples that kernels are fitted to, and what several kernels learn of them; each is
+    computed once.
 
     Parameters
     ----------
@@ -207,7 +240,8 @@ class FitSamples:
     _widths: dict[tuple[str, str], float] = field(default_factory=dict, init=False)
 
     def width(self, rule: str, statistic: str) -> float:
-        """Return the width by a rule, ``"median"`` or ``"nearest"``, as a distance; 0 with one distinct sample."""
+        """Return the width by a rule, ``"median"`` or ``"nearest"``, as a distance; 0 with one
+        distinct sample."""
         if (rule, statistic) not in self._widths:
             found = self._median(statistic) if rule == "median" else self._mean_nearest(statistic)
             self._widths[rule, statistic] = found
@@ -215,7 +249,8 @@ class FitSamples:
 
     @cached_property
     def ranked(self) -> tuple[list[Array], list[Array], FitSamples]:
-        """Of every column the distinct entries and their ranks, see `standardised_ranks`; and the samples as ranks."""
+        """Of every column the distinct entries and their ranks, see `standardised_ranks`; and the
+        samples as ranks."""
         found = [standardised_ranks(column) for column in np.asarray(self.X, dtype=np.float64).T]
         values, ranks = [one for one, _ in found], [one for _, one in found]
         return values, ranks, FitSamples(to_ranks(self.X, values, ranks), self.keep)
@@ -225,8 +260,13 @@ class FitSamples:
         from scipy.spatial.distance import pdist, squareform
 
         X, squared = self.X.astype(np.float64, copy=False), statistic == "squared_distances"
-        # Of many columns inner products are several times faster than differences; of counts, common entries.
-        if sparse.issparse(X) or (squared and X.shape[1] > 32) or (not squared and _common_entries(X, X) is not None):
+        # Of many columns inner products are several times faster than differences; of counts,
+        # common entries.
+        if (
+            sparse.issparse(X)
+            or (squared and X.shape[1] > 32)
+            or (not squared and _common_entries(X, X) is not None)
+        ):
             found = squareform(pairwise_statistic(statistic, X, X), checks=False)
         else:
             found = pdist(X, "sqeuclidean" if squared else "cityblock")
@@ -235,7 +275,8 @@ class FitSamples:
         return np.asarray(found)
 
     def _median(self, statistic: str, most: int = 2000) -> float:
-        """Return the median over distinct samples; of more than `most`, over an even sub-sample of them."""
+        """Return the median over distinct samples; of more than `most`, over an even sub-sample of
+        them."""
         n = self.X.shape[0]
         if n > most:
             rows = _distinct(self.X)
@@ -261,8 +302,13 @@ class FitSamples:
             from sklearn.neighbors import NearestNeighbors
 
             metric = "euclidean" if statistic == "squared_distances" else "cityblock"
-            # Of differences: where all pairs are compared, scikit-learn makes Euclidean distances of inner products.
-            found = NearestNeighbors(n_neighbors=1, metric=metric, algorithm="kd_tree").fit(X).kneighbors()[0]
+            # Of differences: where all pairs are compared, scikit-learn makes Euclidean distances
+            # of inner products.
+            found = (
+                NearestNeighbors(n_neighbors=1, metric=metric, algorithm="kd_tree")
+                .fit(X)
+                .kneighbors()[0]
+            )
             return float(found.mean())
         nearest = np.empty(n)
         for strip in row_strips(n, 2**22 // n):
@@ -273,7 +319,8 @@ class FitSamples:
 
 
 def _distinct(X: MatrixLike) -> Indices:
-    """Return the numbers of distinct samples: repeated ones carry no information on the scale of the data."""
+    """Return the numbers of distinct samples: repeated ones carry no information on the scale of
+    the data."""
     if not sparse.issparse(X):
         return np.asarray(np.unique(X, axis=0, return_index=True)[1])
     X = X.copy()
@@ -285,7 +332,8 @@ def _distinct(X: MatrixLike) -> Indices:
 
 
 def _middle(values: Array, statistic: str) -> float:
-    """Return the median of distances, several times faster than NumPy's, which selects three positions.
+    """Return the median of distances, several times faster than NumPy's, which selects three
+    positions.
 
     The values are put into another order.
     """
@@ -296,7 +344,8 @@ def _middle(values: Array, statistic: str) -> float:
 
 
 def standardised_ranks(column: NDArray[Any]) -> tuple[Array, Array]:
-    """Return the distinct entries in order, and their ranks with mean zero and variance one over all entries."""
+    """Return the distinct entries in order, and their ranks with mean zero and variance one over
+    all entries."""
     values, counts = np.unique(column, return_counts=True)
     ranks = np.cumsum(counts) - 0.5 * (counts - 1)
     ranks = ranks - 0.5 * (len(column) + 1)
@@ -305,7 +354,8 @@ def standardised_ranks(column: NDArray[Any]) -> tuple[Array, Array]:
 
 
 def to_ranks(X: MatrixLike, values: Sequence[Any], ranks: Sequence[Any]) -> NDArray[Any]:
-    """Return the ranks of the entries, interpolated between known ones, in the shape and the precision of X."""
+    """Return the ranks of the entries, interpolated between known ones, in the shape and the
+    precision of X."""
     X = np.asarray(X)
     out = np.empty(X.shape, dtype=np.float32 if X.dtype == np.float32 else np.float64)
     for j, (known, own) in enumerate(zip(values, ranks, strict=True)):

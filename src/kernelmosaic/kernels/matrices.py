@@ -1,4 +1,5 @@
-"""Kernels whose samples are the row numbers of a given matrix: a kernel matrix, or the links of a graph."""
+"""Kernels whose samples are the row numbers of a given matrix: a kernel matrix, or the links of a
+graph."""
 
 from __future__ import annotations
 
@@ -13,19 +14,28 @@ import numpy as np
 from scipy import linalg, sparse
 
 from kernelmosaic._typing import AnyArray, Array, ArrayOrTensor, Indices, Mask, MatrixLike
-from kernelmosaic.backend import NUMPY, as_slice, one_blas_thread, row_strips, run_threads, threads_for
+from kernelmosaic.backend import (
+    NUMPY,
+    as_slice,
+    one_blas_thread,
+    row_strips,
+    run_threads,
+    threads_for,
+)
 from kernelmosaic.kernels.base import Block, FeatureKernel, Kernel, is_positive
 
 #: How far entries may be off, relative to the largest, and still be taken for rounded.
 ROUNDING = {np.dtype(np.float64): 1e-8, np.dtype(np.float32): 1e-6}
 
-#: Up to this many samples a matrix is proved to be positive semi-definite; of more, so many are eliminated from others.
+#: Up to this many samples a matrix is proved to be positive semi-definite; of more, so many are
+#: eliminated from others.
 PROVED, _ELIMINATED = 500, 128
 
 
 @dataclass
 class _Prepared:
-    """What was made of one given matrix at its first use; a kernel and its clones hold the same one."""
+    """What was made of one given matrix at its first use; a kernel and its clones hold the same
+    one."""
 
     given: Any
     result: Any = None
@@ -36,8 +46,8 @@ class _Prepared:
 class MatrixRows(Kernel):
     """A kernel between the rows of a matrix given at construction: X holds row numbers.
 
-    The matrix is checked, and what is computed from it is computed, once, at the first use; clones share both, and so
-    do the kernels of one set that are given the same object.
+    The matrix is checked, and what is computed from it is computed, once, at the first use; clones
+    share both, and so do the kernels of one set that are given the same object.
     """
 
     input_kind: ClassVar[str] = "rows"
@@ -59,8 +69,8 @@ class MatrixRows(Kernel):
     def _prepared(self) -> Any:
         shared = self._share()
         if shared.result is None:
-            # On one thread, unless the matrix is large: beside other work the threads wait for each other for longer
-            # than they compute.
+            # On one thread, unless the matrix is large: beside other work the threads wait for each
+            # other for longer than they compute.
             with threads_for(length_of(shared.given)):
                 shared.result = self._prepare(shared.given)
         return shared.result
@@ -77,7 +87,11 @@ class MatrixRows(Kernel):
         """Hold what one of the others, of the same class and the same matrix, has made of it."""
         own = self._share()
         for other in others:
-            if isinstance(other, MatrixRows) and type(other) is type(self) and other._share().given is own.given:
+            if (
+                isinstance(other, MatrixRows)
+                and type(other) is type(self)
+                and other._share().given is own.given
+            ):
                 self._shared = other._share()
 
     def __sklearn_clone__(self) -> Self:
@@ -93,7 +107,9 @@ class MatrixRows(Kernel):
             size = " x ".join(map(str, np.shape(given)))
         except ValueError:  # rows of different lengths, which `fit` will refuse
             size = type(given).__name__
-        return f"{type(self).__name__}({', '.join([f'<{size}>', *(f'{k}={v!r}' for k, v in parameters.items())])})"
+        arguments = [f"<{size}>", *(f"{key}={value!r}" for key, value in parameters.items())]
+        written = ", ".join(arguments)
+        return f"{type(self).__name__}({written})"
 
 
 def length_of(given: object) -> int:
@@ -105,7 +121,8 @@ def length_of(given: object) -> int:
 class NewRows(np.ndarray):
     """Samples that are in no row of the given matrices, as their similarities to every row of each.
 
-    The columns are those of all matrices side by side. What a kernel reads of it has the columns of its own matrix.
+    The columns are those of all matrices side by side. What a kernel reads of it has the columns of
+    its own matrix.
 
     Attributes
     ----------
@@ -117,10 +134,13 @@ class NewRows(np.ndarray):
 
     @classmethod
     def of(cls, blocks: Mapping[str, AnyArray]) -> NewRows:
-        """Return the samples of blocks of shape (n_samples, rows of the matrix), one for every kernel."""
+        """Return the samples of blocks of shape (n_samples, rows of the matrix), one for every
+        kernel."""
         rows: NewRows = np.hstack(list(blocks.values())).view(cls)
         ends = np.cumsum([0, *(block.shape[1] for block in blocks.values())]).tolist()
-        rows.columns_of = {name: slice(*two) for name, two in zip(blocks, pairwise(ends), strict=True)}
+        rows.columns_of = {
+            name: slice(*two) for name, two in zip(blocks, pairwise(ends), strict=True)
+        }
         return rows
 
     def __array_finalize__(self, source: Any) -> None:
@@ -132,13 +152,14 @@ class NewRows(np.ndarray):
 
 
 def read_new_rows(X: Any, n_rows: Mapping[str, int]) -> NewRows | None:
-    """Return new samples that are given by blocks of similarities; None if X holds something else, as row numbers.
+    """Return new samples that are given by blocks of similarities; None if X holds something else,
+    as row numbers.
 
     Parameters
     ----------
     X : mapping, list of arrays, or array
-        Blocks of shape (n_samples, rows of the matrix), by the names of the kernels or in their order; of one kernel
-        the block itself. A row of NaN is a view that the sample lacks.
+        Blocks of shape (n_samples, rows of the matrix), by the names of the kernels or in their
+        order; of one kernel the block itself. A row of NaN is a view that the sample lacks.
     n_rows : dict of int
         How many rows the matrix of each kernel has, by its name.
     """
@@ -146,11 +167,15 @@ def read_new_rows(X: Any, n_rows: Mapping[str, int]) -> NewRows | None:
         return None
     if isinstance(X, Mapping) and not sparse.issparse(X):
         blocks = dict(X)
-    elif isinstance(X, list | tuple) and len(X) > 0 and all(len(getattr(one, "shape", ())) == 2 for one in X):
+    elif (
+        isinstance(X, list | tuple)
+        and len(X) > 0
+        and all(len(getattr(one, "shape", ())) == 2 for one in X)
+    ):
         if len(X) != len(n_rows):
             raise ValueError(
-                f"X holds {len(X)} blocks for the {len(n_rows)} kernels {', '.join(n_rows)}: give one for each, in "
-                "this order or by name."
+                f"X holds {len(X)} blocks for the {len(n_rows)} kernels {', '.join(n_rows)}: give"
+                " one for each, in this order or by name."
             )
         blocks = dict(zip(n_rows, X, strict=True))
     elif len(n_rows) == 1 and len(getattr(X, "shape", ())) == 2 and X.shape[1] > 1:
@@ -159,50 +184,60 @@ def read_new_rows(X: Any, n_rows: Mapping[str, int]) -> NewRows | None:
         return None
     if blocks.keys() != n_rows.keys():
         raise ValueError(
-            f"X holds blocks for {', '.join(map(str, blocks)) or 'no kernel'}; the kernels are {', '.join(n_rows)}: "
-            "give a block of similarities for each, with rows of NaN for samples that lack this view."
+            f"X holds blocks for {', '.join(map(str, blocks)) or 'no kernel'}; the kernels are"
+            f" {', '.join(n_rows)}: give a block of similarities for each, with rows of NaN for"
+            " samples that lack this view."
         )
     checked = {name: _read_block(name, blocks[name], n) for name, n in n_rows.items()}
     lengths = {name: len(block) for name, block in checked.items()}
     if len(set(lengths.values())) > 1:
-        raise ValueError(f"X: the blocks have {lengths} rows; give one row for every new sample in each.")
+        raise ValueError(
+            f"X: the blocks have {lengths} rows; give one row for every new sample in each."
+        )
     return NewRows.of(checked)
 
 
 def _read_block(name: str, given: Any, n_rows: int) -> Array:
-    """Return a block of similarities as floats; its rows are finite, or NaN where samples lack the view."""
+    """Return a block of similarities as floats; its rows are finite, or NaN where samples lack the
+    view."""
     shape = np.shape(given)
     if len(shape) != 2 or shape[0] == 0 or shape[1] != n_rows:
         raise ValueError(
-            f"X: the block of kernel {name!r} has shape {shape}; give the similarities of the new samples to the "
-            f"{n_rows} rows of K, in their order, of shape (n_new, {n_rows})."
+            f"X: the block of kernel {name!r} has shape {shape}; give the similarities of the new"
+            f" samples to the {n_rows} rows of K, in their order, of shape (n_new, {n_rows})."
         )
     try:
         block: Array = np.asarray(given, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"X: the block of kernel {name!r} cannot be read as numbers: {error}.") from error
+        raise ValueError(
+            f"X: the block of kernel {name!r} cannot be read as numbers: {error}."
+        ) from error
     is_finite = np.isfinite(block)
     partly = np.flatnonzero(~is_finite.all(axis=1) & ~np.isnan(block).all(axis=1))
     if len(partly):
         i, j = partly[0], np.flatnonzero(~is_finite[partly[0]])[0]
         raise ValueError(
-            f"X: entry ({i}, {j}) of the block of kernel {name!r} is {block[i, j]}: similarities must be finite, but "
-            "for rows of NaN, of samples that lack the view."
+            f"X: entry ({i}, {j}) of the block of kernel {name!r} is {block[i, j]}: similarities"
+            " must be finite, but for rows of NaN, of samples that lack the view."
         )
     return block
 
 
 def row_numbers(X: MatrixLike, n_rows: int, matrix: str) -> Indices:
-    """Return X, a list or one column of whole numbers between 0 and n_rows - 1, as a vector of indices."""
+    """Return X, a list or one column of whole numbers between 0 and n_rows - 1, as a vector of
+    indices."""
     rows = np.asarray(X)
     if rows.ndim == 2 and rows.shape[1] == 1:
         rows = rows[:, 0]
     if rows.ndim != 1 or rows.size == 0:
         raise ValueError(
-            f"X has shape {np.shape(X)}: X must hold row numbers of {matrix}, in a list or in one column; "
-            f"np.arange({n_rows}).reshape(-1, 1) stands for all samples."
+            f"X has shape {np.shape(X)}: X must hold row numbers of {matrix}, in a list or in one"
+            f" column; np.arange({n_rows}).reshape(-1, 1) stands for all samples."
         )
-    given, wanted = rows, f"X must hold row numbers of {matrix}, whole numbers from 0 to {n_rows - 1}."
+    given, wanted = (
+        rows,
+        f"X must hold row numbers of {matrix}, whole numbers from 0 to {n_rows - 1}.",
+    )
     if rows.dtype.kind == "O" and all(isinstance(row, Real) for row in rows):
         rows = rows.astype(np.float64)
     if rows.dtype.kind not in "iuf":
@@ -217,9 +252,11 @@ def row_numbers(X: MatrixLike, n_rows: int, matrix: str) -> Indices:
 
 
 def square_matrix(given: object, name: str, owner: str) -> tuple[AnyArray, bool]:
-    """Return the given matrix as floats, not copied when it holds floats, after checking its shape and its numbers.
+    """Return the given matrix as floats, not copied when it holds floats, after checking its shape
+    and its numbers.
 
-    And whether the numbers of every two samples alone are those of a positive semi-definite matrix, up to rounding.
+    And whether the numbers of every two samples alone are those of a positive semi-definite matrix,
+    up to rounding.
     """
     try:
         A = np.asarray(given)
@@ -228,19 +265,21 @@ def square_matrix(given: object, name: str, owner: str) -> tuple[AnyArray, bool]
         if A.dtype not in ROUNDING:
             A = A.astype(np.float64)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"{name} must be a matrix of real numbers, but it cannot be read as one: {error}.") from error
+        raise ValueError(
+            f"{name} must be a matrix of real numbers, but it cannot be read as one: {error}."
+        ) from error
     if A.ndim != 2 or A.shape[0] != A.shape[1] or A.shape[0] == 0:
         raise ValueError(
-            f"{name} has shape {A.shape}: {owner} needs a square matrix with a row and a column for every sample, "
-            "training and test alike; X then holds row numbers."
+            f"{name} has shape {A.shape}: {owner} needs a square matrix with a row and a column for"
+            " every sample, training and test alike; X then holds row numbers."
         )
     with np.errstate(invalid="ignore"):  # infinity less infinity
         largest, off, excess = _scan(A)
     if not np.isfinite(largest + off):
         i, j = np.argwhere(~np.isfinite(A))[0]
         raise ValueError(
-            f"{name}[{i}, {j}] is {A[i, j]}: {name} must be finite; fill missing entries, or leave out the samples "
-            "that have them."
+            f"{name}[{i}, {j}] is {A[i, j]}: {name} must be finite; fill missing entries, or leave"
+            " out the samples that have them."
         )
     allowed = ROUNDING[A.dtype] * largest
     # No second matrix is held.
@@ -250,16 +289,18 @@ def square_matrix(given: object, name: str, owner: str) -> tuple[AnyArray, bool]
             i, j = np.unravel_index(np.argmax(apart), apart.shape)
             i += rows.start
             raise ValueError(
-                f"{name}[{i}, {j}] is {A[i, j]:.6g} but {name}[{j}, {i}] is {A[j, i]:.6g}: {name} must be symmetric; "
-                f"({name} + {name}.T) / 2 is."
+                f"{name}[{i}, {j}] is {A[i, j]:.6g} but {name}[{j}, {i}] is {A[j, i]:.6g}: {name}"
+                f" must be symmetric; ({name} + {name}.T) / 2 is."
             )
     return A, excess <= 0
 
 
 def _scan(A: AnyArray) -> tuple[float, float, float]:
-    """Return the largest |A_ij|, |A_ij − A_ji| and |A_ij| − √(A_ii A_jj), all from squares while they are in the cache.
+    """Return the largest |A_ij|, |A_ij − A_ji| and |A_ij| − √(A_ii A_jj), all from squares while
+    they are in the cache.
 
-    What an eigenvalue may be off by is on the diagonal for the last, which is infinite if that leaves it negative.
+    What an eigenvalue may be off by is on the diagonal for the last, which is infinite if that
+    leaves it negative.
     """
     diagonal = A.diagonal() + A.dtype.type(_allowed(A))
     norms = np.sqrt(np.maximum(diagonal, 0))
@@ -289,25 +330,27 @@ def _largest(A: AnyArray) -> Any:
 class Precomputed(MatrixRows):
     """k(i, j) = K[i, j]: the samples are row numbers of a matrix computed elsewhere.
 
-    X is a column of row numbers, so every splitter and search of scikit-learn works as it does on features. The matrix
-    is checked once, at the first use, and never copied: clones share it. To search over matrices, give the search a
-    list of `Precomputed` kernels rather than of arrays, which scikit-learn would copy.
+    X is a column of row numbers, so every splitter and search of scikit-learn works as it does on
+    features. The matrix is checked once, at the first use, and never copied: clones share it. To
+    search over matrices, give the search a list of `Precomputed` kernels rather than of arrays,
+    which scikit-learn would copy.
 
-    Where all kernels of a fitted model are given matrices, its methods also take new samples by their similarities to
-    the rows of these matrices: in place of X a list of blocks of shape (n_new, n), one for each kernel in their order,
-    a dict of blocks by the kernels' names, or the block itself where there is one kernel. A sample that lacks a view
-    has a row of NaN there.
+    Where all kernels of a fitted model are given matrices, its methods also take new samples by
+    their similarities to the rows of these matrices: in place of X a list of blocks of shape
+    (n_new, n), one for each kernel in their order, a dict of blocks by the kernels' names, or the
+    block itself where there is one kernel. A sample that lacks a view has a row of NaN there.
 
-    Up to 500 rows the matrix is proved to be positive semi-definite. A larger one is checked between every two samples
-    and among some of them together, and after every fit among its support samples: a negative eigenvalue that only
-    other samples show is not found.
+    Up to 500 rows the matrix is proved to be positive semi-definite. A larger one is checked
+    between every two samples and among some of them together, and after every fit among its support
+    samples: a negative eigenvalue that only other samples show is not found.
 
     Parameters
     ----------
     K : array-like of shape (n, n)
-        Similarities between all training samples, and others if these are to have row numbers, too; symmetric and
-        positive semi-definite up to rounding. An array, a memory map or a data frame. 32-bit matrices stay 32-bit. A
-        sample whose row and column are NaN lacks this view: estimators then use their other kernels.
+        Similarities between all training samples, and others if these are to have row numbers, too;
+        symmetric and positive semi-definite up to rounding. An array, a memory map or a data frame.
+        32-bit matrices stay 32-bit. A sample whose row and column are NaN lacks this view:
+        estimators then use their other kernels.
 
     Examples
     --------
@@ -332,15 +375,18 @@ class Precomputed(MatrixRows):
 
     def _prepare(self, given: object) -> AnyArray:
         if sparse.issparse(given):
-            raise ValueError("K is sparse: Precomputed needs a dense matrix; K.toarray() makes one.")
+            raise ValueError(
+                "K is sparse: Precomputed needs a dense matrix; K.toarray() makes one."
+            )
         gaps = _gaps(given)
         if gaps is not None:
             self._share().gaps = gaps
             given = np.array(given)
             given[gaps] = given[:, gaps] = 0.0
         K, likely = square_matrix(given, "K", "Precomputed")
-        # A factorisation proves that no eigenvalue is negative beyond rounding; of many samples it takes longer than
-        # learning from them. Large matrices are checked among some samples, and after every fit among its support.
+        # A factorisation proves that no eigenvalue is negative beyond rounding; of many samples it
+        # takes longer than learning from them. Large matrices are checked among some samples, and
+        # after every fit among its support.
         if len(K) <= PROVED or not likely:
             _prove_positive(K)
         else:
@@ -367,16 +413,16 @@ class Precomputed(MatrixRows):
             if np.isnan(np.asarray(X)).any():
                 i = int(np.argmax(self.lacks(X)))
                 raise ValueError(
-                    f"X: row {i} of the block is NaN: similarities must be finite where this is the only view, or "
-                    "where missing=None; leave the sample out."
+                    f"X: row {i} of the block is NaN: similarities must be finite where this is the"
+                    " only view, or where missing=None; leave the sample out."
                 )
             return X
         rows, gaps = super().validate(X), self._share().gaps
         if gaps is not None and gaps[rows].any():
             i = int(np.argmax(gaps[rows]))
             raise ValueError(
-                f"X[{i}] is {rows[i]}, and row {rows[i]} of K is NaN: K must be finite where it is the only view; fill "
-                "it, leave the sample out, or give further kernels."
+                f"X[{i}] is {rows[i]}, and row {rows[i]} of K is NaN: K must be finite where it is"
+                " the only view; fill it, leave the sample out, or give further kernels."
             )
         return rows
 
@@ -399,8 +445,9 @@ class Precomputed(MatrixRows):
         K: Block = self._prepared()
         if isinstance(X, NewRows) and isinstance(Y, NewRows):
             raise ValueError(
-                "X holds new rows on both sides: a block has their similarities to the rows of K, not to each other; "
-                "give the matrix between all samples to Precomputed, and row numbers."
+                "X holds new rows on both sides: a block has their similarities to the rows of K,"
+                " not to each other; give the matrix between all samples to Precomputed, and row"
+                " numbers."
             )
         if isinstance(X, NewRows):
             return np.asarray(X)[:, Y]
@@ -408,18 +455,23 @@ class Precomputed(MatrixRows):
             return np.asarray(Y)[:, X].T
         rows, columns = as_slice(X), as_slice(Y)
         if isinstance(rows, slice) and isinstance(columns, slice):
-            return K[rows, columns].copy()  # several times faster than picking the entries one by one
+            return K[
+                rows, columns
+            ].copy()  # several times faster than picking the entries one by one
         return np.asarray(K[np.ix_(X, Y)])
 
     def _diagonal(self, X: MatrixLike) -> Array:
         K = self._prepared()
         if isinstance(X, NewRows):
             gaps = self._share().gaps
-            diagonal = np.asarray(K.diagonal() if gaps is None else K.diagonal()[~gaps], dtype=np.float64)
+            diagonal = np.asarray(
+                K.diagonal() if gaps is None else K.diagonal()[~gaps], dtype=np.float64
+            )
             if np.ptp(diagonal) > ROUNDING[K.dtype] * np.abs(diagonal).max():
                 raise ValueError(
-                    "X: k(x, x) of new rows is asked for, by normalize='diagonal' or for a variance, which a block of "
-                    "similarities does not hold; give the matrix between all samples to Precomputed, and row numbers."
+                    "X: k(x, x) of new rows is asked for, by normalize='diagonal' or for a"
+                    " variance, which a block of similarities does not hold; give the matrix"
+                    " between all samples to Precomputed, and row numbers."
                 )
             return np.full(len(X), diagonal[0])
         return np.asarray(K[X, X], dtype=np.float64)
@@ -440,10 +492,11 @@ def _gaps(given: object) -> Mask | None:
 
 
 def join_samples(kernel: Precomputed, block: Array) -> None:
-    """Give a kernel more samples, in place, of which only the similarities to those it has are known.
+    """Give a kernel more samples, in place, of which only the similarities to those it has are
+    known.
 
-    What the new samples have in common with each other is taken for zero. A fitted model never reads it, but the
-    matrix is no longer positive semi-definite, and is not checked again.
+    What the new samples have in common with each other is taken for zero. A fitted model never
+    reads it, but the matrix is no longer positive semi-definite, and is not checked again.
 
     Parameters
     ----------
@@ -461,10 +514,12 @@ def join_samples(kernel: Precomputed, block: Array) -> None:
 
 
 def _probe_positive(K: AnyArray, rows: Indices, coefficients: AnyArray | None = None) -> None:
-    """Refuse a matrix that is not positive semi-definite among some samples, or between them and another one.
+    """Refuse a matrix that is not positive semi-definite among some samples, or between them and
+    another one.
 
-    The first of them are eliminated; what that leaves of the diagonal must not be negative, nor the quadratic form of
-    coefficients, where some are given. If either is negative, `_prove_positive` decides.
+    The first of them are eliminated; what that leaves of the diagonal must not be negative, nor the
+    quadratic form of coefficients, where some are given. If either is negative, `_prove_positive`
+    decides.
     """
     allowed = _allowed(K)
     first = rows[:_ELIMINATED]
@@ -476,10 +531,16 @@ def _probe_positive(K: AnyArray, rows: Indices, coefficients: AnyArray | None = 
         negative = factor is None
         if factor is not None:
             eliminated = NUMPY.invert_lower(factor) @ between
-            negative = bool(np.any(K.diagonal() + allowed < np.einsum("ij,ij->j", eliminated, eliminated)))
+            negative = bool(
+                np.any(K.diagonal() + allowed < np.einsum("ij,ij->j", eliminated, eliminated))
+            )
     if not negative and coefficients is not None:
         some, c = rows[:500], coefficients[:, :500]
-        negative = bool(np.any(np.sum(c * (c @ K[np.ix_(some, some)]), axis=1) < -allowed * np.sum(c**2, axis=1)))
+        negative = bool(
+            np.any(
+                np.sum(c * (c @ K[np.ix_(some, some)]), axis=1) < -allowed * np.sum(c**2, axis=1)
+            )
+        )
     if negative:
         _prove_positive(K)
 
@@ -489,8 +550,9 @@ def _prove_positive(K: AnyArray) -> None:
     smallest = negative_eigenvalue(K)
     if smallest is not None:
         raise ValueError(
-            f"K has the eigenvalue {smallest:.3g}: a kernel matrix must be positive semi-definite. Add {-smallest:.3g} "
-            "to its diagonal, set its negative eigenvalues to zero, or take K @ K.T, the inner products of its rows."
+            f"K has the eigenvalue {smallest:.3g}: a kernel matrix must be positive semi-definite."
+            f" Add {-smallest:.3g} to its diagonal, set its negative eigenvalues to zero, or take K"
+            " @ K.T, the inner products of its rows."
         )
 
 
@@ -504,34 +566,41 @@ def check_gram_matrix(K: AnyArray, diagonal: Array, part: AnyArray, other_way: A
     diagonal : ndarray of shape (n,)
         What the kernel itself returns as k(x, x).
     part, other_way : ndarray of shape (m, n), (n, m)
-        The kernel between the first of them and all, and between all and the first, each computed as its own block.
+        The kernel between the first of them and all, and between all and the first, each computed
+        as its own block.
     """
-    remedy = "correct the formula, or give Precomputed a matrix that is; without it, certificates prove nothing"
-    allowed = ROUNDING[np.dtype(np.float32)] * max(float(np.abs(K).max(initial=0.0)), float(np.abs(diagonal).max()))
+    remedy = (
+        "correct the formula, or give Precomputed a matrix that is; without it, certificates prove"
+        " nothing"
+    )
+    allowed = ROUNDING[np.dtype(np.float32)] * max(
+        float(np.abs(K).max(initial=0.0)), float(np.abs(diagonal).max())
+    )
     i, j = _largest_entry(np.abs(part - other_way.T))
     if abs(part[i, j] - other_way[j, i]) > allowed:
         raise ValueError(
-            f"k(x, z) is {part[i, j]:.6g} and k(z, x) is {other_way[j, i]:.6g} for samples {i} and {j}: a kernel must "
-            f"be symmetric; {remedy}."
+            f"k(x, z) is {part[i, j]:.6g} and k(z, x) is {other_way[j, i]:.6g} for samples {i} and"
+            f" {j}: a kernel must be symmetric; {remedy}."
         )
     i, j = _largest_entry(np.abs(part - K[: len(part)]))
     if abs(part[i, j] - K[i, j]) > allowed:
         raise ValueError(
-            f"k(x, z) is {K[i, j]:.6g} in the block of all samples and {part[i, j]:.6g} in a block of {len(part)} of "
-            "them: what _block returns for two samples must not depend on the other samples; learn constants of the "
-            "training set in fit."
+            f"k(x, z) is {K[i, j]:.6g} in the block of all samples and {part[i, j]:.6g} in a block"
+            f" of {len(part)} of them: what _block returns for two samples must not depend on the"
+            " other samples; learn constants of the training set in fit."
         )
     i = int(np.argmax(np.abs(diagonal - K.diagonal())))
     if abs(diagonal[i] - K[i, i]) > allowed:
         raise ValueError(
-            f"_diagonal returns {diagonal[i]:.6g} and _block {K[i, i]:.6g} for sample {i} and itself: make them agree; "
-            "neither may depend on the other samples of a block."
+            f"_diagonal returns {diagonal[i]:.6g} and _block {K[i, i]:.6g} for sample {i} and"
+            " itself: make them agree; neither may depend on the other samples of a block."
         )
     smallest = negative_eigenvalue(K)
     if smallest is not None:
         raise ValueError(
-            f"the matrix of {len(K)} training samples has the eigenvalue {smallest:.3g}, with "
-            f"{K.diagonal().mean():.3g} on its diagonal on average: a kernel must be positive semi-definite; {remedy}."
+            f"the matrix of {len(K)} training samples has the eigenvalue {smallest:.3g}, with"
+            f" {K.diagonal().mean():.3g} on its diagonal on average: a kernel must be positive"
+            f" semi-definite; {remedy}."
         )
 
 
@@ -547,7 +616,8 @@ def negative_eigenvalue(K: AnyArray) -> float | None:
     shifted = _without_dust(np.array(K, order="C", subok=False), allowed)
     shifted[np.diag_indices_from(shifted)] += K.dtype.type(allowed)
     with threads_for(len(K)):
-        # Much cheaper than eigenvalues, and succeeds for every matrix that passes but the borderline ones.
+        # Much cheaper than eigenvalues, and succeeds for every matrix that passes but the
+        # borderline ones.
         if NUMPY.cholesky(shifted, overwrite=True) is not None:
             return None
         smallest = float(linalg.eigvalsh(K, subset_by_index=(0, 0), check_finite=False)[0])
@@ -557,29 +627,34 @@ def negative_eigenvalue(K: AnyArray) -> float | None:
 def _allowed(K: AnyArray) -> float:
     """Return by how much an eigenvalue may be negative.
 
-    Entries off by a relative r move the eigenvalues by at most n·r times the largest entry, which r·trace stands for.
+    Entries off by a relative r move the eigenvalues by at most n·r times the largest entry, which
+    r·trace stands for.
     """
     return ROUNDING[K.dtype] * float(np.abs(K.diagonal()).sum(dtype=np.float64))
 
 
 def _without_dust(block: AnyArray, allowed: float) -> AnyArray:
-    """Set entries to zero that together move no eigenvalue by a share of what is allowed: their products are slow."""
+    """Set entries to zero that together move no eigenvalue by a share of what is allowed: their
+    products are slow."""
     block[np.abs(block) < np.finfo(block.dtype).eps * allowed / block.shape[1]] = 0.0
     return block
 
 
 class Diffusion(FeatureKernel, MatrixRows):
-    """k(i, j) = [exp(β H)]_ij with H = −(graph Laplacian) = A − diag(A·1): heat that has flowed from node i to node j.
+    """k(i, j) = [exp(β H)]_ij with H = −(graph Laplacian) = A − diag(A·1): heat that has flowed
+    from node i to node j.
 
-    X is a column of node numbers. The eigenvectors of the Laplacian are computed once, at the first use, and shared by
-    clones, so a family of β costs one decomposition. A loop on a node changes nothing, as it cancels in the Laplacian.
+    X is a column of node numbers. The eigenvectors of the Laplacian are computed once, at the first
+    use, and shared by clones, so a family of β costs one decomposition. A loop on a node changes
+    nothing, as it cancels in the Laplacian.
 
     Parameters
     ----------
     adjacency : array-like or sparse matrix of shape (n, n)
         Symmetric, non-negative weights of the links.
     beta : float, default=1.0
-        How long the heat flows; near 0 a node resembles only itself, and far from 0 its whole component.
+        How long the heat flows; near 0 a node resembles only itself, and far from 0 its whole
+        component.
 
     References
     ----------
@@ -601,10 +676,14 @@ class Diffusion(FeatureKernel, MatrixRows):
         self.beta = beta
 
     def _prepare(self, given: Any) -> tuple[Array, Array]:
-        A = square_matrix(given.toarray() if sparse.issparse(given) else given, "adjacency", "Diffusion")[0]
+        A = square_matrix(
+            given.toarray() if sparse.issparse(given) else given, "adjacency", "Diffusion"
+        )[0]
         if A.min() < 0:
             i, j = np.unravel_index(np.argmin(A), A.shape)
-            raise ValueError(f"adjacency[{i}, {j}] is {A[i, j]:.6g}: the weights of links must not be negative.")
+            raise ValueError(
+                f"adjacency[{i}, {j}] is {A[i, j]:.6g}: the weights of links must not be negative."
+            )
         L = -A.astype(np.float64)
         L[np.diag_indices_from(L)] -= L.sum(axis=1)
         values, vectors = linalg.eigh(L, overwrite_a=True, check_finite=False, driver="evd")
@@ -617,4 +696,6 @@ class Diffusion(FeatureKernel, MatrixRows):
 
     def _check_parameters(self) -> None:
         if not is_positive(self.beta):
-            raise ValueError(f"beta={self.beta!r}: the diffusion time must be a positive finite number.")
+            raise ValueError(
+                f"beta={self.beta!r}: the diffusion time must be a positive finite number."
+            )

@@ -1,4 +1,5 @@
-"""Kernels that are functions of the inner product, linear and polynomial, or of a distance, Gaussian and Laplacian."""
+"""Kernels that are functions of the inner product, linear and polynomial, or of a distance,
+Gaussian and Laplacian."""
 
 from __future__ import annotations
 
@@ -44,7 +45,8 @@ class Polynomial(StatisticKernel):
     degree : int, default=2
         The degree, at least 1.
     offset : float, default=1.0
-        Constant added to the inner product; with 0 only the monomials of exactly this degree remain.
+        Constant added to the inner product; with 0 only the monomials of exactly this degree
+        remain.
 
     Examples
     --------
@@ -67,17 +69,22 @@ class Polynomial(StatisticKernel):
     def from_statistic(self, S: Block) -> Block:
         base = S + float(self.offset)
         K: Block = backend_of(S).copy(base)
-        # Multiplying is several times faster than NumPy's power, which treats every exponent above 2 as a real number.
+        # Multiplying is several times faster than NumPy's power, which treats every exponent above
+        # 2 as a real number.
         for _ in range(self.degree - 1):
             K *= base
         return K
 
     def _check_parameters(self) -> None:
         check_count("degree", self.degree)
-        if not isinstance(self.offset, Real) or isinstance(self.offset, bool) or not 0 <= self.offset < np.inf:
+        if (
+            not isinstance(self.offset, Real)
+            or isinstance(self.offset, bool)
+            or not 0 <= self.offset < np.inf
+        ):
             raise ValueError(
-                f"offset={self.offset!r}: the offset of a polynomial kernel must be a finite number of at least 0; "
-                "with a negative one the kernel is not positive semi-definite."
+                f"offset={self.offset!r}: the offset of a polynomial kernel must be a finite number"
+                " of at least 0; with a negative one the kernel is not positive semi-definite."
             )
 
 
@@ -93,7 +100,9 @@ class Radial(StatisticKernel):
     learned: ClassVar[str] = "width_"
     power: ClassVar[int]
 
-    def __init__(self, width: float | str = "median", factor: float = 1.0, per_column: bool = False) -> None:
+    def __init__(
+        self, width: float | str = "median", factor: float = 1.0, per_column: bool = False
+    ) -> None:
         self.width = width
         self.factor = factor
         self.per_column = per_column
@@ -105,30 +114,39 @@ class Radial(StatisticKernel):
     def measure(self, samples: FitSamples | None) -> float:
         """Return the width, the factor included; one that is a word is measured on the samples."""
         if not is_positive(self.factor):
-            raise ValueError(f"factor={self.factor!r}: the factor of the width must be a positive, finite number.")
+            raise ValueError(
+                f"factor={self.factor!r}: the factor of the width must be a positive, finite"
+                " number."
+            )
         if self.width == "learn":
             raise ValueError(
-                "width='learn': only MKLRidgeCV and MKLRidgeClassifierCV learn widths, and only of kernels that are "
-                "not part of another kernel except Ranked(...). Elsewhere give a number, 'median' or 'nearest', or the "
-                "kernels_ of such a fitted estimator."
+                "width='learn': only MKLRidgeCV and MKLRidgeClassifierCV learn widths, and only of"
+                " kernels that are not part of another kernel except Ranked(...). Elsewhere give a"
+                " number, 'median' or 'nearest', or the kernels_ of such a fitted estimator."
             )
         if self.per_column:
             raise ValueError(
-                f"per_column=True with width={self.width!r}: widths per column are learned and need width='learn'; for "
-                "given ones use Rescaled(kernel, widths)."
+                f"per_column=True with width={self.width!r}: widths per column are learned and need"
+                " width='learn'; for given ones use Rescaled(kernel, widths)."
             )
         if isinstance(self.width, str) and self.width in ("median", "nearest"):
             assert samples is not None
             # One distinct sample has no neighbour: every width gives the same constant kernel.
             return float(self.factor) * (samples.width(self.width, self.statistic) or 1.0)
         if not is_positive(self.width):
-            raise ValueError(f"width={self.width!r}: give a positive, finite number, 'median', 'nearest' or 'learn'.")
+            raise ValueError(
+                f"width={self.width!r}: give a positive, finite number, 'median', 'nearest' or"
+                " 'learn'."
+            )
         return float(self.factor) * float(self.width)
 
     def rate(self, dtype: DType) -> float:
-        """Return what the statistic is multiplied with in the exponent, −1/width^power, in a precision's range."""
+        """Return what the statistic is multiplied with in the exponent, −1/width^power, in a
+        precision's range."""
         if not hasattr(self, "width_") and isinstance(self.width, str):
-            raise NotFittedError(f"{self!r} learns its width from the training set: call fit first.")
+            raise NotFittedError(
+                f"{self!r} learns its width from the training set: call fit first."
+            )
         inverse = 1.0 / (self.width_ if hasattr(self, "width_") else self.measure(None))
         # Bounded, because 0 * inf would turn the diagonal of a very narrow kernel into NaN.
         return max(-math.prod([inverse] * self.power), float(np.finfo(dtype).min))
@@ -152,11 +170,14 @@ class Radial(StatisticKernel):
         return found
 
     @abstractmethod
-    def draw_frequencies(self, n_columns: int, count: int, random: np.random.RandomState) -> Array: ...
+    def draw_frequencies(
+        self, n_columns: int, count: int, random: np.random.RandomState
+    ) -> Array: ...
 
 
 class RadialWidths:
-    """The matrix of a radial kernel of given samples as a function of the logarithms of its widths, and its slopes.
+    """The matrix of a radial kernel of given samples as a function of the logarithms of its widths,
+    and its slopes.
 
     The kernel is exp(−Σ_d (|x_d − z_d| / ℓ_d)^power), with one ℓ for all columns, or one for each.
 
@@ -183,7 +204,9 @@ class RadialWidths:
         """Return the kernel matrix."""
         if self._statistic is None:
             return self.unit.from_statistic(self._distances(self._scaled(log_widths)))
-        return self.unit.from_statistic(self._statistic * float(np.exp(-self.unit.power * log_widths[0])))
+        return self.unit.from_statistic(
+            self._statistic * float(np.exp(-self.unit.power * log_widths[0]))
+        )
 
     def slopes(self, log_widths: Array, S: Block) -> Array:
         """Return Σ_ij S_ij ∂ log K_ij / ∂ log ℓ, for a symmetric S."""
@@ -193,33 +216,42 @@ class RadialWidths:
             return np.array([p * float(np.exp(-p * log_widths[0])) * total])
         Z = self._scaled(log_widths)
         if p == 2:
-            return np.asarray(2.0 * p * backend.to_numpy((S.sum(1)[:, None] * Z * Z).sum(0) - (Z * (S @ Z)).sum(0)))
+            return np.asarray(
+                2.0
+                * p
+                * backend.to_numpy((S.sum(1)[:, None] * Z * Z).sum(0) - (Z * (S @ Z)).sum(0))
+            )
         return np.array([p * float((S * abs(z[:, None] - z)).sum()) for z in Z.T])
 
     def _scaled(self, log_widths: Array) -> ArrayOrTensor:
-        return self.X * backend_of(self.X).asarray(np.exp(-log_widths), backend_of(self.X).dtype(self.X))
+        return self.X * backend_of(self.X).asarray(
+            np.exp(-log_widths), backend_of(self.X).dtype(self.X)
+        )
 
 
 class Gaussian(Radial):
     """k(x, z) = exp(−‖x − z‖² / (factor · width)²).
 
-    Distances are computed from inner products, or from differences between samples where inner products would lose
-    digits that matter to the kernel; equal samples have k(x, x) = 1 exactly, however narrow the kernel. Dense samples
-    are centred first, so that an offset common to all costs nothing. Sparse ones are not, since they would lose their
-    zeros: far from the origin, or with narrow kernels, most of their distances are computed the slower way.
+    Distances are computed from inner products, or from differences between samples where inner
+    products would lose digits that matter to the kernel; equal samples have k(x, x) = 1 exactly,
+    however narrow the kernel. Dense samples are centred first, so that an offset common to all
+    costs nothing. Sparse ones are not, since they would lose their zeros: far from the origin, or
+    with narrow kernels, most of their distances are computed the slower way.
 
     Parameters
     ----------
     width : float or {"median", "nearest", "learn"}, default="median"
-        A number; ``"median"``, the median distance between two training samples; or ``"nearest"``, the mean distance
-        from a training sample to its nearest neighbour, which is much narrower. Repeated samples count once in both.
-        ``"learn"`` has it learned, from the median times `factor` on, by :class:`kernelmosaic.MKLRidgeCV` and
+        A number; ``"median"``, the median distance between two training samples; or ``"nearest"``,
+        the mean distance from a training sample to its nearest neighbour, which is much narrower.
+        Repeated samples count once in both. ``"learn"`` has it learned, from the median times
+        `factor` on, by :class:`kernelmosaic.MKLRidgeCV` and
         :class:`kernelmosaic.MKLRidgeClassifierCV`; other estimators refuse it.
     factor : float, default=1.0
-        Factor of the width: ``family(Gaussian(), factor=[1, 2, 4])`` is a family around the scale of the data.
+        Factor of the width: ``family(Gaussian(), factor=[1, 2, 4])`` is a family around the scale
+        of the data.
     per_column : bool, default=False
-        With ``width="learn"``, whether every column has its own width (automatic relevance determination): a
-        column of large width does not matter.
+        With ``width="learn"``, whether every column has its own width (automatic relevance
+        determination): a column of large width does not matter.
 
     Attributes
     ----------
@@ -228,8 +260,8 @@ class Gaussian(Radial):
 
     References
     ----------
-    ``"nearest"`` is the rule of Gönen and Alpaydın (2011), "Regularizing multiple kernel learning using response
-    surface methodology", eq. 9.
+    ``"nearest"`` is the rule of Gönen and Alpaydın (2011), "Regularizing multiple kernel learning
+    using response surface methodology", eq. 9.
 
     Examples
     --------
@@ -246,17 +278,19 @@ class Gaussian(Radial):
 
 
 class Laplacian(Radial):
-    """k(x, z) = exp(−‖x − z‖₁ / (factor · width)), with the sum of absolute differences for a distance.
+    """k(x, z) = exp(−‖x − z‖₁ / (factor · width)), with the sum of absolute differences for a
+    distance.
 
-    Compared with a Gaussian kernel it falls off faster near a sample and slower far from it, and one column that is far
-    off counts less.
+    Compared with a Gaussian kernel it falls off faster near a sample and slower far from it, and
+    one column that is far off counts less.
 
     Parameters
     ----------
     width : float or {"median", "nearest", "learn"}, default="median"
-        A number; ``"median"``, the median distance between two training samples; or ``"nearest"``, the mean distance
-        from a training sample to its nearest neighbour, which is much narrower. Repeated samples count once in both.
-        ``"learn"`` has it learned, from the median times `factor` on, by :class:`kernelmosaic.MKLRidgeCV` and
+        A number; ``"median"``, the median distance between two training samples; or ``"nearest"``,
+        the mean distance from a training sample to its nearest neighbour, which is much narrower.
+        Repeated samples count once in both. ``"learn"`` has it learned, from the median times
+        `factor` on, by :class:`kernelmosaic.MKLRidgeCV` and
         :class:`kernelmosaic.MKLRidgeClassifierCV`; other estimators refuse it.
     factor : float, default=1.0
         Factor of the width.

@@ -19,7 +19,8 @@ Sequences = NDArray[np.object_]
 
 
 class SequenceKernel(Kernel):
-    """A kernel between strings: X is a list, an array, a column or a series of `str` or `bytes`, one per sample.
+    """A kernel between strings: X is a list, an array, a column or a series of `str` or `bytes`,
+    one per sample.
 
     Letters are compared as they are written: ``"a"`` is not ``"A"``.
     """
@@ -30,14 +31,16 @@ class SequenceKernel(Kernel):
         """Return X as a vector of non-empty `str`, or raise naming what is wrong."""
         if isinstance(X, str | bytes):
             raise TypeError(
-                f"X is one string, {X[:20]!r}: {type(self).__name__} needs a list of strings, one per sample."
+                f"X is one string, {X[:20]!r}: {type(self).__name__} needs a list of strings, one"
+                " per sample."
             )
         strings = np.asarray(X, dtype=object)
         if strings.ndim == 2 and strings.shape[1] == 1:
             strings = strings[:, 0]
         if strings.ndim != 1 or strings.size == 0:
             raise ValueError(
-                f"X has shape {strings.shape}: {type(self).__name__} needs one string per sample: a list or one column."
+                f"X has shape {strings.shape}: {type(self).__name__} needs one string per sample: a"
+                " list or one column."
             )
         if all(type(s) is str and s for s in strings):
             return strings
@@ -46,11 +49,13 @@ class SequenceKernel(Kernel):
     def _read(self, value: object, position: int) -> str:
         if not isinstance(value, str | bytes):
             raise TypeError(
-                f"X[{position}] is {value!r}, a {type(value).__name__}: {type(self).__name__} needs str or bytes."
+                f"X[{position}] is {value!r}, a {type(value).__name__}: {type(self).__name__} needs"
+                " str or bytes."
             )
         if not value:
             raise ValueError(
-                f"X[{position}] is empty: {type(self).__name__} needs a letter at least; leave the sample out."
+                f"X[{position}] is empty: {type(self).__name__} needs a letter at least; leave the"
+                " sample out."
             )
         # Latin-1 reads every byte as the letter of the same number, so no bytes are refused.
         return value.decode("latin-1") if isinstance(value, bytes) else str(value)
@@ -58,7 +63,9 @@ class SequenceKernel(Kernel):
 
 def letter_codes(X: Sequences) -> NDArray[np.uint32]:
     """Return the numbers of all letters, one string after the other."""
-    return np.frombuffer("".join(X).encode("utf-32-le", "surrogatepass"), dtype="<u4").astype(np.uint32, copy=False)
+    return np.frombuffer("".join(X).encode("utf-32-le", "surrogatepass"), dtype="<u4").astype(
+        np.uint32, copy=False
+    )
 
 
 def lengths(X: Sequences) -> Indices:
@@ -78,7 +85,8 @@ class Spectrum(SequenceKernel):
 
     References
     ----------
-    Leslie, Eskin and Noble (2002), "The spectrum kernel: a string kernel for SVM protein classification".
+    Leslie, Eskin and Noble (2002), "The spectrum kernel: a string kernel for SVM protein
+    classification".
 
     Examples
     --------
@@ -94,18 +102,25 @@ class Spectrum(SequenceKernel):
     def _block(self, X: MatrixLike, Y: MatrixLike) -> Block:
         # Numbered together, so that a word has the same number in both.
         words, ends, count = self._words(X if Y is X else np.concatenate([X, Y]))
-        # Counts of all words, multiplied as matrices, beat meeting equal words one by one where there are few of them.
+        # Counts of all words, multiplied as matrices, beat meeting equal words one by one where
+        # there are few of them.
         if count <= 3 * words.size / max(len(ends), 1):
             owner = np.repeat(np.arange(len(ends)), np.diff(ends, prepend=0))
             flat = np.bincount(owner * count + words, minlength=len(ends) * count)
             counts = flat.reshape(len(ends), count).astype(np.float64)
-            return np.asarray(counts @ counts.T if Y is X else counts[: len(X)] @ counts[len(X) :].T)
+            return np.asarray(
+                counts @ counts.T if Y is X else counts[: len(X)] @ counts[len(X) :].T
+            )
         from kernelmosaic.kernels._numba_pairs import shared_words
 
         if Y is X:
             return np.asarray(shared_words(words, ends, words, ends, count))
         first = ends[len(X) - 1]
-        return np.asarray(shared_words(words[:first], ends[: len(X)], words[first:], ends[len(X) :] - first, count))
+        return np.asarray(
+            shared_words(
+                words[:first], ends[: len(X)], words[first:], ends[len(X) :] - first, count
+            )
+        )
 
     def _diagonal(self, X: MatrixLike) -> Array:
         words, ends, count = self._words(X)
@@ -115,11 +130,15 @@ class Spectrum(SequenceKernel):
         return np.bincount(keys // max(count, 1), squares, len(ends)).astype(np.float64, copy=False)
 
     def _words(self, X: Sequences) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
-        """Return the numbers of all words, one string after the other, where each string's end, and their count."""
+        """Return the numbers of all words, one string after the other, where each string's end, and
+        their count."""
         n_letters = lengths(X)
-        # Where words may start: not so near the end of a string that they would run into the next one.
+        # Where words may start: not so near the end of a string that they would run into the next
+        # one.
         left = np.repeat(np.cumsum(n_letters), n_letters) - np.arange(n_letters.sum())
-        words, count = _word_numbers(letter_codes(X), np.flatnonzero(left >= self.length), self.length)
+        words, count = _word_numbers(
+            letter_codes(X), np.flatnonzero(left >= self.length), self.length
+        )
         return words, np.cumsum(np.maximum(n_letters - self.length + 1, 0)), count
 
     def _check_parameters(self) -> None:
@@ -129,16 +148,19 @@ class Spectrum(SequenceKernel):
 def _word_numbers(
     codes: NDArray[np.uint32], starts: Indices, length: int, most: int = 2**18
 ) -> tuple[NDArray[np.int64], int]:
-    """Number the words at the given starts, equal words alike; return the numbers, and a bound above them.
+    """Number the words at the given starts, equal words alike; return the numbers, and a bound
+    above them.
 
     Up to so many numbers words are numbered as their letters say, and by those that occur beyond.
     """
     letters, numbers = _renumbered(codes)
-    # Everywhere first, strings run into each other: slices are faster than picking the starts for every letter.
+    # Everywhere first, strings run into each other: slices are faster than picking the starts for
+    # every letter.
     places = max(len(codes) - length + 1, 0)
     words, count = np.zeros(places, dtype=np.int64), 1
     for i in range(length):
-        # Numbers of words that do not occur are left out where there are many: for every alphabet and length.
+        # Numbers of words that do not occur are left out where there are many: for every alphabet
+        # and length.
         if count * letters > most:
             count, words = _renumbered(words)
         words, count = words * letters + numbers[i : i + places], count * letters
@@ -160,7 +182,8 @@ def _renumbered(values: AnyArray, most: int = 2**18) -> tuple[int, AnyArray]:
 class WeightedDegree(SequenceKernel):
     """k(x, z) = Σ_{d=1..D} β_d Σ_l 1[x[l:l+d] = z[l:l+d]], β_d = 2(D − d + 1) / (D(D + 1)).
 
-    Counts the words, of up to D letters, that both strings have at the same place. All strings must have one length.
+    Counts the words, of up to D letters, that both strings have at the same place. All strings must
+    have one length.
 
     Parameters
     ----------
@@ -210,8 +233,8 @@ def _check_length(X: Sequences, length: int) -> None:
     if other.any():
         i = int(np.argmax(other))
         raise ValueError(
-            f"X[{i}] has {len(X[i])} letters, but others have {length}: WeightedDegree compares letters at the same "
-            "place; cut or pad the strings to one length, or use Spectrum."
+            f"X[{i}] has {len(X[i])} letters, but others have {length}: WeightedDegree compares"
+            " letters at the same place; cut or pad the strings to one length, or use Spectrum."
         )
 
 
@@ -220,23 +243,25 @@ def _letters(X: Sequences) -> NDArray[np.uint32]:
 
 
 class SmithWaterman(FeatureKernel, SequenceKernel):
-    """k(x, z) = Σ_t s_t(x) s_t(z), s_t(x) = SW(x, t) / √(SW(x, x) SW(t, t)), over the training strings t.
+    """k(x, z) = Σ_t s_t(x) s_t(z), s_t(x) = SW(x, t) / √(SW(x, x) SW(t, t)), over the training
+    strings t.
 
-    SW is the score of the best local alignment. The scores are not a kernel: their matrix has negative eigenvalues.
-    Here a string is described by its scores against every training string, each between 0 and 1, and strings are
-    compared by the inner product of these descriptions. That is positive semi-definite whatever the scores are, and a
-    new string is described exactly as a training string is, so test-versus-train blocks agree with the training matrix.
+    SW is the score of the best local alignment. The scores are not a kernel: their matrix has
+    negative eigenvalues. Here a string is described by its scores against every training string,
+    each between 0 and 1, and strings are compared by the inner product of these descriptions. That
+    is positive semi-definite whatever the scores are, and a new string is described exactly as a
+    training string is, so test-versus-train blocks agree with the training matrix.
 
-    `fit` keeps the training strings and their descriptions: n²/2 alignments and one matrix. A string outside the
-    training set costs n alignments each time it is met.
+    `fit` keeps the training strings and their descriptions: n²/2 alignments and one matrix. A
+    string outside the training set costs n alignments each time it is met.
 
     Parameters
     ----------
     matrix : str, default="blosum62"
-        Substitution scores: ``"blosum30"``, 35, …, 90 or 100, ``"blosum62"``, ``"blosumn"``, ``"pam10"``, 20, …, 500,
-        or, for nucleotides, ``"nuc44"`` or ``"dnafull"`` (with U as T). Letters that a matrix does not list count as
-        its ``*``, which has its lowest score with all others, and 1 with itself, or that score, too, for nucleotides.
-        Case does not matter.
+        Substitution scores: ``"blosum30"``, 35, …, 90 or 100, ``"blosum62"``, ``"blosumn"``,
+        ``"pam10"``, 20, …, 500, or, for nucleotides, ``"nuc44"`` or ``"dnafull"`` (with U as T).
+        Letters that a matrix does not list count as its ``*``, which has its lowest score with all
+        others, and 1 with itself, or that score, too, for nucleotides. Case does not matter.
     gap_open, gap_extend : int, default=11 and 1
         A gap of n letters costs gap_open + (n − 1) gap_extend.
 
@@ -251,8 +276,8 @@ class SmithWaterman(FeatureKernel, SequenceKernel):
 
     References
     ----------
-    Liao and Noble (2003), "Combining pairwise sequence similarity and support vector machines for detecting remote
-    protein evolutionary and structural relationships".
+    Liao and Noble (2003), "Combining pairwise sequence similarity and support vector machines for
+    detecting remote protein evolutionary and structural relationships".
 
     Examples
     --------
@@ -283,7 +308,10 @@ class SmithWaterman(FeatureKernel, SequenceKernel):
         strings: Sequences = super().validate(X)
         for i, s in enumerate(strings):
             if not s.isascii():
-                raise ValueError(f"X[{i}] is {s[:20]!r}: SmithWaterman aligns letters of the ASCII alphabet only.")
+                raise ValueError(
+                    f"X[{i}] is {s[:20]!r}: SmithWaterman aligns letters of the ASCII alphabet"
+                    " only."
+                )
         return strings
 
     def _features(self, X: MatrixLike) -> Array:
@@ -293,7 +321,11 @@ class SmithWaterman(FeatureKernel, SequenceKernel):
         if new:
             known.update((s, len(features) + i) for i, s in enumerate(new))
             S = self._scores(new, list(self.sequences_))
-            own = np.array(map_threads(lambda s: self._scores([s])[0, 0], new, _threads(sum(len(s) ** 2 for s in new))))
+            own = np.array(
+                map_threads(
+                    lambda s: self._scores([s])[0, 0], new, _threads(sum(len(s) ** 2 for s in new))
+                )
+            )
             features = np.vstack([features, _normalised(S, own, self.own_scores_)])
         return features[[known[s] for s in X]]
 
@@ -321,17 +353,24 @@ class SmithWaterman(FeatureKernel, SequenceKernel):
             top = int(min(sizes[rows].max(), len(places))) * int(table.max())
             # A gap that costs the highest score or more is never of use.
             gaps = [min(int(gap), top) for gap in (self.gap_open, self.gap_extend)]
-            scores = np.empty((len(rows), LANES), dtype=np.int16 if max(top, sum(gaps)) < 2**15 else np.int32)
-            local_scores(codes, stops[rows] - sizes[rows], stops[rows], places, table, *gaps, scores)
+            scores = np.empty(
+                (len(rows), LANES), dtype=np.int16 if max(top, sum(gaps)) < 2**15 else np.int32
+            )
+            local_scores(
+                codes, stops[rows] - sizes[rows], stops[rows], places, table, *gaps, scores
+            )
             S[np.ix_(rows, block - first)] = scores[:, : len(block)]
 
-        # Strings of about one length are aligned together, the longest first. Of two strings one is the query.
+        # Strings of about one length are aligned together, the longest first. Of two strings one is
+        # the query.
         order = first + np.argsort(-sizes[first:], kind="stable")
         tasks = []
         for lanes in row_strips(len(order), LANES):
             rows = order[lanes.start :] if targets is None else np.arange(first)
             tasks += [(rows[strip], order[lanes]) for strip in row_strips(len(rows), 64)]
-        map_threads(align, tasks, _threads(float(sizes[: len(queries)].sum()) * float(sizes[first:].sum())))
+        map_threads(
+            align, tasks, _threads(float(sizes[: len(queries)].sum()) * float(sizes[first:].sum()))
+        )
         return np.maximum(S, S.T) if targets is None else S
 
     def _check_parameters(self) -> None:
@@ -339,13 +378,13 @@ class SmithWaterman(FeatureKernel, SequenceKernel):
             check_count(name, getattr(self, name), least=0)
         if self.gap_open < self.gap_extend:
             raise ValueError(
-                f"gap_open={self.gap_open} is less than gap_extend={self.gap_extend}: opening a gap must cost at least "
-                "as much as making it longer."
+                f"gap_open={self.gap_open} is less than gap_extend={self.gap_extend}: opening a gap"
+                " must cost at least as much as making it longer."
             )
         if not isinstance(self.matrix, str) or self.matrix not in _tables():
             raise ValueError(
-                f"matrix={self.matrix!r} is not a substitution matrix: use 'blosum30' to 'blosum100', 'pam10' to "
-                "'pam500' or, for nucleotides, 'nuc44' or 'dnafull'."
+                f"matrix={self.matrix!r} is not a substitution matrix: use 'blosum30' to"
+                " 'blosum100', 'pam10' to 'pam500' or, for nucleotides, 'nuc44' or 'dnafull'."
             )
 
 
@@ -362,14 +401,16 @@ def _threads(cells: float) -> int:
 
 @cache
 def _tables() -> dict[str, list[str]]:
-    """Return the lines of the file of substitution scores: letters and the lower triangle, by name."""
+    """Return the lines of the file of substitution scores: letters and the lower triangle, by
+    name."""
     text = files("kernelmosaic.kernels").joinpath("substitution.txt").read_text("utf-8")
     return {words[0]: words[1:] for words in map(str.split, text.splitlines()) if words[0] != "#"}
 
 
 @cache
 def _substitution(name: str) -> tuple[str, NDArray[np.int8]]:
-    """Return the letters of a table, and their scores; a last column of zeros is for what follows the end."""
+    """Return the letters of a table, and their scores; a last column of zeros is for what follows
+    the end."""
     letters, *scores = _tables()[name]
     table = np.zeros((len(letters), len(letters) + 1), dtype=np.int8)
     rows, columns = np.tril_indices(len(letters))

@@ -1,4 +1,5 @@
-"""The Tanimoto kernel between sets and counts, and the fingerprints of molecules that it compares."""
+"""The Tanimoto kernel between sets and counts, and the fingerprints of molecules that it
+compares."""
 
 from __future__ import annotations
 
@@ -35,15 +36,17 @@ KINDS = {
 
 
 class Tanimoto(Kernel):
-    """k(x, z) = Σ_j min(x_j, z_j) / Σ_j max(x_j, z_j): the share of the counts that two samples have in common.
+    """k(x, z) = Σ_j min(x_j, z_j) / Σ_j max(x_j, z_j): the share of the counts that two samples
+    have in common.
 
-    For samples of zeros and ones that is ⟨x, z⟩ / (‖x‖² + ‖z‖² − ⟨x, z⟩), the size of the intersection of two sets over
-    that of their union, also known as Jaccard's index. For counts, or other numbers that are not negative, it is the
-    form of minima over maxima (Ruzicka's), in which a feature counts as often as both samples have it. Both are
-    positive semi-definite. Two samples of zeros have k = 1; a sample of zeros and any other have k = 0.
+    For samples of zeros and ones that is ⟨x, z⟩ / (‖x‖² + ‖z‖² − ⟨x, z⟩), the size of the
+    intersection of two sets over that of their union, also known as Jaccard's index. For counts, or
+    other numbers that are not negative, it is the form of minima over maxima (Ruzicka's), in which
+    a feature counts as often as both samples have it. Both are positive semi-definite. Two samples
+    of zeros have k = 1; a sample of zeros and any other have k = 0.
 
-    Samples may be dense or sparse; nothing is learned from them, and ``scale=True`` of the CV estimators leaves them as
-    they are.
+    Samples may be dense or sparse; nothing is learned from them, and ``scale=True`` of the CV
+    estimators leaves them as they are.
 
     References
     ----------
@@ -66,8 +69,8 @@ class Tanimoto(Kernel):
         least = (X.data if sparse.issparse(X) else X).min(initial=0)
         if least < 0:
             raise ValueError(
-                f"X holds {least:g}: Tanimoto compares counts or zeros and ones, which are not negative. Give the "
-                "columns as they were counted, before any standardising."
+                f"X holds {least:g}: Tanimoto compares counts or zeros and ones, which are not"
+                " negative. Give the columns as they were counted, before any standardising."
             )
         if not is_tensor(X) and not sparse.issparse(X) and X.shape[1] >= 64 and not _is_binary(X):
             # Of counts that are mostly zero, only what two samples share is visited.
@@ -96,11 +99,13 @@ def _sums(X: MatrixLike) -> MatrixLike:
 
 
 def shared_counts(X: MatrixLike, Y: MatrixLike) -> Block:
-    """Return Σ_j min(x_j, z_j) for all pairs, an array of its own in the precision of the samples."""
+    """Return Σ_j min(x_j, z_j) for all pairs, an array of its own in the precision of the
+    samples."""
     backend = backend_of(X)
     precision = np.result_type(*(backend.dtype(one) for one in (X, Y)))
     if _is_binary(X) and (Y is X or _is_binary(Y)):
-        # The minimum of zeros and ones is their product; whole numbers as small lose nothing in single precision.
+        # The minimum of zeros and ones is their product; whole numbers as small lose nothing in
+        # single precision.
         exact = X.shape[1] < _EXACT and not is_tensor(X)
         left, right = (one.astype(np.float32) for one in (X, Y)) if exact else (X, Y)
         minima: Any = pairwise_statistic("products", left, right)
@@ -131,13 +136,15 @@ def _compiled_minima(X: MatrixLike, Y: MatrixLike) -> AnyArray:
         a, b = ((one.indptr.astype(np.int64), one.indices, one.data) for one in (rows, columns))
         return np.asarray(sparse_sums_of_minima(*a, *b, right.shape[0], same))
     left, right = (
-        np.ascontiguousarray(one.toarray() if sparse.issparse(one) else one, dtype=kind) for one in (left, right)
+        np.ascontiguousarray(one.toarray() if sparse.issparse(one) else one, dtype=kind)
+        for one in (left, right)
     )
     return np.asarray(sums_of_minima(left, right, same))
 
 
 def _compact(X: MatrixLike) -> MatrixLike:
-    """Return samples as the compiled loops read them: every number once, in single precision if that loses nothing."""
+    """Return samples as the compiled loops read them: every number once, in single precision if
+    that loses nothing."""
     if sparse.issparse(X):
         X = X.copy()
         X.sum_duplicates()
@@ -146,30 +153,40 @@ def _compact(X: MatrixLike) -> MatrixLike:
     return X.astype(np.float32) if whole else X
 
 
-# Fingerprints of molecules -----------------------------------------------------------------------------------------
+# Fingerprints of molecules ------------------------------------------------------------------------
 
 
 def fingerprints(
     smiles: Sequence[str],
-    kinds: Sequence[str] = ("morgan2", "morgan3", "features2", "pairs", "torsions", "paths", "maccs"),
+    kinds: Sequence[str] = (
+        "morgan2",
+        "morgan3",
+        "features2",
+        "pairs",
+        "torsions",
+        "paths",
+        "maccs",
+    ),
     *,
     size: int = 2**16,
 ) -> tuple[Any, list[tuple[str, Tanimoto, slice]]]:
     """Return fingerprints of molecules, and a Tanimoto kernel on each kind of them.
 
-    The columns of a molecule depend on that molecule only: for new molecules, make the same call. It needs rdkit: ``pip
-    install "kernelmosaic[chemistry]"``.
+    The columns of a molecule depend on that molecule only: for new molecules, make the same call.
+    It needs rdkit: ``pip install "kernelmosaic[chemistry]"``.
 
     Parameters
     ----------
     smiles : sequence of str
         The molecules.
-    kinds : sequence of str, default=("morgan2", "morgan3", "features2", "pairs", "torsions", "paths", "maccs")
-        Which fingerprints: Morgan's of radius 1, 2 or 3 (``"morgan3"`` as bits), ``"chiral2"`` with chirality,
-        ``"features2"`` of pharmacophoric features, ``"pairs"`` of atoms, ``"torsions"``, ``"paths"`` of up to five
-        bonds (bits) and the ``"maccs"`` keys (bits).
+    kinds : sequence of str, default=("morgan2", "morgan3", "features2", "pairs", "torsions",
+    "paths", "maccs")
+        Which fingerprints: Morgan's of radius 1, 2 or 3 (``"morgan3"`` as bits), ``"chiral2"`` with
+        chirality, ``"features2"`` of pharmacophoric features, ``"pairs"`` of atoms, ``"torsions"``,
+        ``"paths"`` of up to five bonds (bits) and the ``"maccs"`` keys (bits).
     size : int, default=2**16
-        Columns of each kind, to which RDKit's numbers are hashed; large enough that features rarely collide.
+        Columns of each kind, to which RDKit's numbers are hashed; large enough that features rarely
+        collide.
 
     Returns
     -------
@@ -205,7 +222,9 @@ def _molecules(smiles: Sequence[str]) -> list[Any]:
     try:
         from rdkit import Chem
     except ImportError as error:
-        raise ImportError('Fingerprints need rdkit: pip install "kernelmosaic[chemistry]"') from error
+        raise ImportError(
+            'Fingerprints need rdkit: pip install "kernelmosaic[chemistry]"'
+        ) from error
     texts = [str(one) for one in smiles]
     molecules = [Chem.MolFromSmiles(one) for one in texts]
     wrong = [i for i, one in enumerate(molecules) if one is None]
@@ -235,13 +254,17 @@ def _counts(kind: str, molecules: list[Any], size: int) -> MatrixLike:
         "paths": lambda: make.GetRDKitFPGenerator(maxPath=5),
     }
     if kind == "maccs":
-        each = [dict.fromkeys(rdMolDescriptors.GetMACCSKeysFingerprint(one).GetOnBits(), 1) for one in molecules]
+        each = [
+            dict.fromkeys(rdMolDescriptors.GetMACCSKeysFingerprint(one).GetOnBits(), 1)
+            for one in molecules
+        ]
     else:
         generator = generators[kind]()
         each = [generator.GetSparseCountFingerprint(one).GetNonzeroElements() for one in molecules]
     ends = np.cumsum([0, *map(len, each)])
     numbers = np.fromiter((column for one in each for column in one), np.uint64, ends[-1])
-    # Numbers of pairs and torsions are made of parts, which a remainder alone would cut off: they are mixed before.
+    # Numbers of pairs and torsions are made of parts, which a remainder alone would cut off: they
+    # are mixed before.
     mixed = numbers if kind == "maccs" else (numbers * _MIXER) >> np.uint64(32)
     columns = (mixed % np.uint64(size)).astype(np.int32)
     values = np.fromiter((value for one in each for value in one.values()), np.float64, ends[-1])

@@ -1,4 +1,5 @@
-"""Kernels of transformed samples: standardised profiles, frequencies, ranks, rescaled columns, learned projections."""
+"""Kernels of transformed samples: standardised profiles, frequencies, ranks, rescaled columns,
+learned projections."""
 
 from __future__ import annotations
 
@@ -13,16 +14,25 @@ from sklearn.utils import check_array, check_random_state
 from kernelmosaic._checks import check_choice
 from kernelmosaic._typing import AnyArray, Array, ArrayOrTensor, MatrixLike, Seed
 from kernelmosaic.backend import backend_of
-from kernelmosaic.kernels.base import Block, FeatureKernel, Kernel, StatisticKernel, is_whole, shorten
+from kernelmosaic.kernels.base import (
+    Block,
+    FeatureKernel,
+    Kernel,
+    StatisticKernel,
+    is_whole,
+    shorten,
+)
 from kernelmosaic.kernels.distances import FitSamples, pairwise_statistic, to_ranks
 from kernelmosaic.kernels.numeric import Gaussian, Linear, Polynomial, Radial
 
 
 class Correlation(FeatureKernel):
-    """k(x, z) = Pearson's correlation between the entries of x and those of z, as for two expression profiles.
+    """k(x, z) = Pearson's correlation between the entries of x and those of z, as for two
+    expression profiles.
 
-    It is the inner product of the rows after each is centred and scaled to length one. A constant row has no direction
-    left once it is centred: it becomes the zero vector, and its similarity to every sample, itself included, is 0.
+    It is the inner product of the rows after each is centred and scaled to length one. A constant
+    row has no direction left once it is centred: it becomes the zero vector, and its similarity to
+    every sample, itself included, is 0.
 
     Examples
     --------
@@ -34,11 +44,14 @@ class Correlation(FeatureKernel):
     """
 
     def validate(self, X: MatrixLike) -> MatrixLike:
-        return check_array(X, dtype=(np.float64, np.float32), ensure_min_features=2, input_name="X", estimator=self)
+        return check_array(
+            X, dtype=(np.float64, np.float32), ensure_min_features=2, input_name="X", estimator=self
+        )
 
     def _features(self, X: MatrixLike) -> AnyArray:
-        # Scaled first: squaring then neither overflows nor underflows, and a constant row, of ones now, is centred to
-        # exact zeros; rounding of its mean would otherwise leave dust for the division by the length to blow up.
+        # Scaled first: squaring then neither overflows nor underflows, and a constant row, of ones
+        # now, is centred to exact zeros; rounding of its mean would otherwise leave dust for the
+        # division by the length to blow up.
         largest = np.abs(X).max(axis=1, keepdims=True)
         Z = X / np.where(largest > 0, largest, 1)
         Z -= Z.mean(axis=1, keepdims=True)
@@ -70,18 +83,20 @@ class Transformed(Kernel):
 
 
 class FFT(Transformed):
-    """k(x, z) = exp(−‖s(x) − s(z)‖² / width²), s(x) the magnitudes of the Fourier transform of the profile x.
+    """k(x, z) = exp(−‖s(x) − s(z)‖² / width²), s(x) the magnitudes of the Fourier transform of the
+    profile x.
 
-    Magnitudes do not depend on where along the profile a pattern is, only on its period. Profiles, such as the
-    hydropathy of a protein, are rows of one length: pad the shorter ones with zeros.
+    Magnitudes do not depend on where along the profile a pattern is, only on its period. Profiles,
+    such as the hydropathy of a protein, are rows of one length: pad the shorter ones with zeros.
 
     Parameters
     ----------
     width : float or {"nearest", "median"}, default="median"
-        The width of the Gaussian, as in `Gaussian`; a word is measured between the magnitudes of the training profiles.
+        The width of the Gaussian, as in `Gaussian`; a word is measured between the magnitudes of
+        the training profiles.
     n_frequencies : int or None, default=None
-        How many of the lowest frequencies to compare, the mean of the profile being the first; ``None`` for all.
-        Fewer filter out the fast changes.
+        How many of the lowest frequencies to compare, the mean of the profile being the first;
+        ``None`` for all. Fewer filter out the fast changes.
 
     Attributes
     ----------
@@ -90,7 +105,8 @@ class FFT(Transformed):
 
     References
     ----------
-    Lanckriet, De Bie, Cristianini, Jordan and Noble (2004), "A statistical framework for genomic data fusion".
+    Lanckriet, De Bie, Cristianini, Jordan and Noble (2004), "A statistical framework for genomic
+    data fusion".
 
     Examples
     --------
@@ -115,18 +131,20 @@ class FFT(Transformed):
         available, wanted = X.shape[1] // 2 + 1, self.n_frequencies
         if wanted is not None and not (is_whole(wanted) and wanted <= available):
             raise ValueError(
-                f"n_frequencies={wanted!r}: give an integer from 1 to {available}, the number of frequencies of "
-                f"profiles with {X.shape[1]} points, or None for all."
+                f"n_frequencies={wanted!r}: give an integer from 1 to {available}, the number of"
+                f" frequencies of profiles with {X.shape[1]} points, or None for all."
             )
         return np.asarray(np.abs(fft.rfft(X, axis=1)[:, :wanted]))
 
 
 class Ranked(Transformed):
-    """k(r(x), r(z)): a kernel of samples whose entries are replaced by their ranks among the training samples.
+    """k(r(x), r(z)): a kernel of samples whose entries are replaced by their ranks among the
+    training samples.
 
-    Ranks do not change under monotone transformations of a column, and outliers are one rank away from their
-    neighbours. Equal entries share the mean of their ranks, entries between two training values are interpolated, and
-    those beyond all have the first or the last rank. Every column of ranks has mean zero and variance one.
+    Ranks do not change under monotone transformations of a column, and outliers are one rank away
+    from their neighbours. Equal entries share the mean of their ranks, entries between two training
+    values are interpolated, and those beyond all have the first or the last rank. Every column of
+    ranks has mean zero and variance one.
 
     Parameters
     ----------
@@ -175,8 +193,9 @@ class Ranked(Transformed):
 class Rescaled(Transformed):
     """k(x / s, z / s): a kernel of samples whose columns are divided by given numbers.
 
-    ``Rescaled(Gaussian(width=1.0), scale=widths)`` is the Gaussian with one width per column. The ridge estimators
-    learn such widths for ``Gaussian(width="learn", per_column=True)``, and return them in this form.
+    ``Rescaled(Gaussian(width=1.0), scale=widths)`` is the Gaussian with one width per column. The
+    ridge estimators learn such widths for ``Gaussian(width="learn", per_column=True)``, and return
+    them in this form.
 
     Parameters
     ----------
@@ -210,10 +229,15 @@ class Rescaled(Transformed):
     def _learn(self, samples: FitSamples) -> Self:
         X = samples.X
         if not isinstance(self.kernel, StatisticKernel):
-            raise TypeError(f"kernel={self.kernel!r}: give Gaussian, Laplacian, Linear or Polynomial.")
+            raise TypeError(
+                f"kernel={self.kernel!r}: give Gaussian, Laplacian, Linear or Polynomial."
+            )
         scale = np.asarray(self.scale, dtype=np.float64)
         if scale.shape != (X.shape[1],) or not np.all((scale > 0) & np.isfinite(scale)):
-            raise ValueError(f"scale={shorten(scale.ravel())}: give {X.shape[1]} positive numbers, one per column.")
+            raise ValueError(
+                f"scale={shorten(scale.ravel())}: give {X.shape[1]} positive numbers, one per"
+                " column."
+            )
         self.scale_ = scale
         self.kernel_ = clone(self.kernel).fit(self.transform(X))
         return self
@@ -234,7 +258,8 @@ def width_learner(kernel: Kernel) -> Radial | None:
 
 
 def with_width(kernel: Kernel, width: str | Array) -> Kernel:
-    """Return a kernel whose width is to be learned with a width, or with one per column; any other as it is."""
+    """Return a kernel whose width is to be learned with a width, or with one per column; any other
+    as it is."""
     learner = width_learner(kernel)
     if learner is None:
         return kernel
@@ -242,14 +267,19 @@ def with_width(kernel: Kernel, width: str | Array) -> Kernel:
         return Ranked(with_width(learner, width))
     if isinstance(width, str):
         return type(learner)(width, learner.factor)
-    return Rescaled(type(learner)(1.0), width.tolist()) if learner.per_column else type(learner)(float(width[0]))
+    return (
+        Rescaled(type(learner)(1.0), width.tolist())
+        if learner.per_column
+        else type(learner)(float(width[0]))
+    )
 
 
 class Projected(Transformed):
     """k(Wᵀx, Wᵀz): a kernel of projected samples.
 
-    `fit` puts W at the leading principal directions, or draws it; the localized estimators start there and learn it
-    with the machine. One such kernel is a global projection, several of them under gates are local ones.
+    `fit` puts W at the leading principal directions, or draws it; the localized estimators start
+    there and learn it with the machine. One such kernel is a global projection, several of them
+    under gates are local ones.
 
     Parameters
     ----------
@@ -258,11 +288,11 @@ class Projected(Transformed):
     n_components : int, default=2
         Dimensions to project to; at most the number of columns.
     random_state : int, RandomState or None, default=None
-        Turns the first W a little away from the principal directions, so that two projections start apart; None
-        does not. Of a random W the seed; None means 0.
+        Turns the first W a little away from the principal directions, so that two projections start
+        apart; None does not. Of a random W the seed; None means 0.
     init : {"pca", "random"}, default="pca"
-        Where W starts: at the principal directions, or at random orthonormal ones, of which each of an estimator's
-        `n_init` starts has others.
+        Where W starts: at the principal directions, or at random orthonormal ones, of which each of
+        an estimator's `n_init` starts has others.
 
     Attributes
     ----------
@@ -291,7 +321,11 @@ class Projected(Transformed):
     learned = "W_"
 
     def __init__(
-        self, kernel: Kernel | None = None, n_components: int = 2, random_state: Seed = None, init: str = "pca"
+        self,
+        kernel: Kernel | None = None,
+        n_components: int = 2,
+        random_state: Seed = None,
+        init: str = "pca",
     ) -> None:
         self.kernel = kernel
         self.n_components = n_components
@@ -303,12 +337,17 @@ class Projected(Transformed):
         inner, size = Linear() if self.kernel is None else self.kernel, self.n_components
         if not isinstance(inner, Linear | Polynomial | Gaussian):
             raise TypeError(
-                f"kernel={inner!r}: Projected learns projections for Linear, Polynomial and Gaussian kernels."
+                f"kernel={inner!r}: Projected learns projections for Linear, Polynomial and"
+                " Gaussian kernels."
             )
         if not (is_whole(size) and size <= X.shape[1]):
-            raise ValueError(f"n_components={size!r}: give a whole number from 1 to the {X.shape[1]} columns.")
+            raise ValueError(
+                f"n_components={size!r}: give a whole number from 1 to the {X.shape[1]} columns."
+            )
         if check_choice("init", self.init, ("pca", "random")) == "random":
-            self.W_ = _random_directions(X.shape[1], size, check_random_state(self.random_state or 0))
+            self.W_ = _random_directions(
+                X.shape[1], size, check_random_state(self.random_state or 0)
+            )
         else:
             self.W_ = _principal_directions(X, size)
             if self.random_state is not None:
@@ -317,7 +356,8 @@ class Projected(Transformed):
         return self
 
     def start(self, rng: np.random.RandomState, alone: bool) -> Array:
-        """Return where learning begins: at principal directions, turned a little unless `alone`, or at random ones."""
+        """Return where learning begins: at principal directions, turned a little unless `alone`, or
+        at random ones."""
         if self.init == "random":
             return _random_directions(len(self.W_), self.W_.shape[1], rng)
         return self.W_ if alone else _perturbed(self.W_, rng)
@@ -374,7 +414,8 @@ def _perturbed(W: Array, rng: np.random.RandomState, size: float = 0.3) -> Array
 
 
 def _principal_directions(X: MatrixLike, n_components: int) -> Array:
-    """Return orthonormal leading eigenvectors of the covariance, their signs fixed by their largest entries."""
+    """Return orthonormal leading eigenvectors of the covariance, their signs fixed by their largest
+    entries."""
     mean = np.asarray(X.mean(axis=0), dtype=np.float64).ravel()
     if sparse.issparse(X):
         C = np.asarray((X.T @ X).toarray(), dtype=np.float64) / X.shape[0] - np.outer(mean, mean)
@@ -389,7 +430,9 @@ def _principal_directions(X: MatrixLike, n_components: int) -> Array:
 def _slope(kernel: StatisticKernel, S: Block) -> Array:
     """Return the derivative of the kernel in its statistic, entry by entry."""
     if isinstance(kernel, Polynomial):
-        return np.asarray(kernel.degree * (S + kernel.offset) ** (kernel.degree - 1), dtype=np.float64)
+        return np.asarray(
+            kernel.degree * (S + kernel.offset) ** (kernel.degree - 1), dtype=np.float64
+        )
     if isinstance(kernel, Gaussian):
         return np.asarray(-kernel.from_statistic(S) / kernel.width_**2)
     return np.ones_like(S)

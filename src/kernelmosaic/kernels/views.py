@@ -1,4 +1,5 @@
-"""The `kernels` parameter of every estimator: families and groups of kernels, their names and their columns."""
+"""The `kernels` parameter of every estimator: families and groups of kernels, their names and their
+columns."""
 
 from __future__ import annotations
 
@@ -34,7 +35,8 @@ _KEEP_NAMES = (
 
 @dataclass(frozen=True)
 class Entry:
-    """One item of the `kernels` parameter; the columns are still as the user wrote them, None for all."""
+    """One item of the `kernels` parameter; the columns are still as the user wrote them, None for
+    all."""
 
     name: str
     kernel: Kernel | PerColumn
@@ -51,14 +53,17 @@ class KernelSpec:
 
 
 def default_kernels() -> list[Kernel]:
-    """Return the kernels of ``kernels=None``: linear, quadratic and Gaussians from the scale of the data upwards."""
+    """Return the kernels of ``kernels=None``: linear, quadratic and Gaussians from the scale of the
+    data upwards."""
     return [Linear(), Polynomial(degree=2), *(Gaussian(factor=factor) for factor in (1, 2, 4))]
 
 
 def one_class_kernels() -> list[Kernel]:
-    """Return the same for one-class machines: Gaussians that are narrower than the scale of the data.
+    """Return the same for one-class machines: Gaussians that are narrower than the scale of the
+    data.
 
-    A training set of one class has no evidence against a wide kernel, so learned weights favour the widest.
+    A training set of one class has no evidence against a wide kernel, so learned weights favour the
+    widest.
     """
     return [Gaussian(factor=factor) for factor in (0.175, 0.35, 0.7)]
 
@@ -69,11 +74,12 @@ def read_kernels(
     X: MatrixLike = None,
     views: Mapping[str, list[int]] | None = None,
 ) -> list[Entry]:
-    """Return the entries of a `kernels` parameter, unnamed kernels named, or raise saying which entry is wrong.
+    """Return the entries of a `kernels` parameter, unnamed kernels named, or raise saying which
+    entry is wrong.
 
-    A kernel that names no columns reads the table of its name or, if there is none, every table has it; the columns
-    may be the name of a table. Where None stands for kernels of numbers, columns of a data frame that hold categories,
-    by their type or as text, have one `Categorical`.
+    A kernel that names no columns reads the table of its name or, if there is none, every table has
+    it; the columns may be the name of a table. Where None stands for kernels of numbers, columns of
+    a data frame that hold categories, by their type or as text, have one `Categorical`.
 
     Parameters
     ----------
@@ -88,21 +94,33 @@ def read_kernels(
     """
     if kernels is None:
         made = default()
-        entries = [Entry(name, kernel) for name, kernel in zip(name_kernels(made), made, strict=True)]
+        entries = [
+            Entry(name, kernel) for name, kernel in zip(name_kernels(made), made, strict=True)
+        ]
         categories = category_columns(X)
         if not categories:
             return entries if views is None else _on_tables(entries, views)
         tables = {"": list(range(_n_columns(X)))} if views is None else views
-        numbers_of = {name: [j for j in columns if j not in categories] for name, columns in tables.items()}
-        categories_of = {name: [j for j in columns if j in categories] for name, columns in tables.items()}
-        return _on_tables(entries, numbers_of) + _on_tables([Entry("categorical", Categorical())], categories_of)
+        numbers_of = {
+            name: [j for j in columns if j not in categories] for name, columns in tables.items()
+        }
+        categories_of = {
+            name: [j for j in columns if j in categories] for name, columns in tables.items()
+        }
+        return _on_tables(entries, numbers_of) + _on_tables(
+            [Entry("categorical", Categorical())], categories_of
+        )
     if isinstance(kernels, _KINDS):
         kernels = [kernels]
     if isinstance(kernels, str | type) or callable(kernels):
         raise TypeError(f"kernels={shown(kernels)}: {suggest_kernel(kernels)}")
     if isinstance(kernels, bytes) or not isinstance(kernels, Sequence):
         write = " list(kernels.items()) is one." if isinstance(kernels, dict) else ""
-        gram = suggest_kernel(kernels) if hasattr(kernels, "shape") else f"give a list whose items are {_FORMS}.{write}"
+        gram = (
+            suggest_kernel(kernels)
+            if hasattr(kernels, "shape")
+            else f"give a list whose items are {_FORMS}.{write}"
+        )
         raise TypeError(f"kernels={shown(kernels)}: {gram}")
     if isinstance(kernels, tuple) and len(kernels) in (2, 3) and isinstance(kernels[0], str):
         raise TypeError(f"kernels={kernels!r}: give a list, [{kernels!r}].")
@@ -114,22 +132,33 @@ def read_kernels(
         if not isinstance(kernel, Kernel):
             check_kernel("kernel", kernel.kernel, type(kernel).__name__)
     given = iter(name_kernels([one if isinstance(one, Kernel) else one.kernel for one in unnamed]))
-    entries = [Entry(next(given) if name is None else name, kernel, columns) for name, kernel, columns in triples]
+    entries = [
+        Entry(next(given) if name is None else name, kernel, columns)
+        for name, kernel, columns in triples
+    ]
     names = [entry.name for entry in entries]
     repeated = sorted({name for name in names if names.count(name) > 1})
     if repeated:
         raise ValueError(
-            f"kernels: the name {repeated[0]!r} is used {names.count(repeated[0])} times; names must differ."
+            f"kernels: the name {repeated[0]!r} is used {names.count(repeated[0])} times; names"
+            " must differ."
         )
     return entries if views is None else _on_tables(entries, views)
 
 
 def _on_tables(entries: Sequence[Entry], tables: Mapping[str, list[int]]) -> list[Entry]:
-    """Return the entries with the columns of their tables; one that names none is given to every table."""
+    """Return the entries with the columns of their tables; one that names none is given to every
+    table."""
     own: list[tuple[str, Entry]] = []
     shared: list[tuple[str, Entry]] = []
     for entry in entries:
-        named = entry.columns if isinstance(entry.columns, str) else entry.name if entry.columns is None else ""
+        named = (
+            entry.columns
+            if isinstance(entry.columns, str)
+            else entry.name
+            if entry.columns is None
+            else ""
+        )
         (own if named in tables or entry.columns is not None else shared).append((named, entry))
     laid = [replace(entry, columns=tables.get(named, entry.columns)) for named, entry in own]
     for name, columns in tables.items():
@@ -144,7 +173,11 @@ def _read_item(i: int, item: object) -> tuple[str | None, Kernel | PerColumn, An
     if isinstance(item, str | type) or callable(item) or hasattr(item, "shape"):
         raise TypeError(f"kernels[{i}]={shown(item)}: {suggest_kernel(item)}")
     if not isinstance(item, tuple) or len(item) not in (2, 3):
-        hint = f"; write the tuple {tuple(item)!r}" if isinstance(item, list) and len(item) in (2, 3) else ""
+        hint = (
+            f"; write the tuple {tuple(item)!r}"
+            if isinstance(item, list) and len(item) in (2, 3)
+            else ""
+        )
         raise TypeError(f"kernels[{i}]={item!r}: expected {_FORMS}{hint}.")
     name, kernel = item[:2]
     if not isinstance(name, str) or "__" in name:
@@ -155,14 +188,17 @@ def _read_item(i: int, item: object) -> tuple[str | None, Kernel | PerColumn, An
 
 
 def lay_specs(entries: Sequence[Entry], X: MatrixLike) -> list[KernelSpec]:
-    """Turn columns into numbers, as `ColumnTransformer` does, and expand the entries of several kernels."""
+    """Turn columns into numbers, as `ColumnTransformer` does, and expand the entries of several
+    kernels."""
     specs = []
     for entry in entries:
         with named(entry.name):
             columns = None if entry.columns is None else _column_numbers(entry.columns, X)
         if isinstance(entry.kernel, Kernel):
             kernel = _with_types(entry.kernel, X, columns)
-            specs += [KernelSpec(entry.name + end, term, columns) for end, term in kernel.terms().items()]
+            specs += [
+                KernelSpec(entry.name + end, term, columns) for end, term in kernel.terms().items()
+            ]
             continue
         numbers = np.arange(_n_columns(X)) if columns is None else columns
         labels = getattr(X, "columns", range(_n_columns(X)))
@@ -173,7 +209,8 @@ def lay_specs(entries: Sequence[Entry], X: MatrixLike) -> list[KernelSpec]:
 
 
 def _with_types(kernel: Kernel, X: MatrixLike, columns: Indices | None) -> Kernel:
-    """Return a kernel of tables that knows which columns of a data frame hold categories by their type."""
+    """Return a kernel of tables that knows which columns of a data frame hold categories by their
+    type."""
     if kernel.input_kind != "table":
         return kernel
     categories = columns_of_category_type(X)
@@ -199,11 +236,13 @@ def _column_numbers(columns: Any, X: MatrixLike) -> Indices:
     is_mask = several and all(isinstance(one, bool | np.bool_) for one in columns)
     if is_mask and len(columns) != n_columns:
         raise ValueError(
-            f"columns {shown} is a mask of {len(columns)} for the {n_columns} columns of X: give one boolean per "
-            "column, or names or numbers."
+            f"columns {shown} is a mask of {len(columns)} for the {n_columns} columns of X: give"
+            " one boolean per column, or names or numbers."
         )
     try:
-        if isinstance(X, SparseTable) and hasattr(X, "columns"):  # which scikit-learn takes for one without names
+        if isinstance(X, SparseTable) and hasattr(
+            X, "columns"
+        ):  # which scikit-learn takes for one without names
             listed = [columns] if isinstance(columns, str) else columns
             columns = [X.places[one] if isinstance(one, str) else one for one in listed]
         numbers = np.asarray(_get_column_indices(X, columns), dtype=np.intp)
@@ -233,16 +272,25 @@ def _plain_numbers(columns: Any, n_columns: int) -> Indices | None:
 
 
 def _misfit(columns: Any, X: MatrixLike) -> str | None:
-    """Say what is wrong with names of columns, and what would do; None where it is not about names."""
+    """Say what is wrong with names of columns, and what would do; None where it is not about
+    names."""
     names = [columns.start, columns.stop] if isinstance(columns, slice) else columns
-    names = [one for one in np.atleast_1d(np.asarray(names, dtype=object)).tolist() if isinstance(one, str)]
+    names = [
+        one
+        for one in np.atleast_1d(np.asarray(names, dtype=object)).tolist()
+        if isinstance(one, str)
+    ]
     if not names:
         return None
     if not hasattr(X, "columns"):
         return f"X is an array, whose columns have no names; {_KEEP_NAMES}."
     known = [str(name) for name in X.columns]
     missing = [name for name in names if name not in find_columns(names, known)]
-    prefixes = list(dict.fromkeys(f"{name.partition(SEPARATOR)[0]}{SEPARATOR}" for name in known if SEPARATOR in name))
+    prefixes = list(
+        dict.fromkeys(
+            f"{name.partition(SEPARATOR)[0]}{SEPARATOR}" for name in known if SEPARATOR in name
+        )
+    )
     less = f"; the prefix of a table, {shorten(prefixes)}, may be left out" if prefixes else ""
     return f"it has no {shorten(missing)}, but {shorten(known)}{less}." if missing else None
 
@@ -253,7 +301,9 @@ def _with_tables(columns: Any, X: MatrixLike) -> Any:
     names = list(columns) if several else [columns]
     if not hasattr(X, "columns") or not all(isinstance(one, str) for one in names):
         return columns
-    known = X.places if isinstance(X, SparseTable) else X.columns  # an array of names is searched from its start
+    known = (
+        X.places if isinstance(X, SparseTable) else X.columns
+    )  # an array of names is searched from its start
     if all(name in known for name in names):
         return columns
     found = find_columns(names, X.columns)
@@ -262,11 +312,16 @@ def _with_tables(columns: Any, X: MatrixLike) -> Any:
 
 
 def _chosen(columns: Any, X: MatrixLike) -> Any:
-    """The columns as `ColumnTransformer` reads them: a callable called, a series or an index as a list."""
+    """The columns as `ColumnTransformer` reads them: a callable called, a series or an index as a
+    list."""
     if callable(columns):
         try:
             if _reads_names_only(columns, X):
-                columns = [name for name in X.columns if columns.pattern is None or re.search(columns.pattern, name)]
+                columns = [
+                    name
+                    for name in X.columns
+                    if columns.pattern is None or re.search(columns.pattern, name)
+                ]
             else:
                 columns = columns(X)
         except ValueError as error:
@@ -280,7 +335,8 @@ def _chosen(columns: Any, X: MatrixLike) -> Any:
 
 
 def _reads_names_only(selector: Any, X: MatrixLike) -> bool:
-    """Whether this is scikit-learn's selector, by pattern alone, on a frame that is not of pandas: it would refuse."""
+    """Whether this is scikit-learn's selector, by pattern alone, on a frame that is not of pandas:
+    it would refuse."""
     if hasattr(X, "iloc") or not hasattr(X, "columns"):
         return False
     from sklearn.compose import make_column_selector
@@ -292,9 +348,10 @@ def _reads_names_only(selector: Any, X: MatrixLike) -> bool:
 def view_names(kernels: Sequence[Any], labels: Sequence[Any]) -> list[str]:
     """Return the name of every kernel's view: kernels that read the same columns are of one view.
 
-    A view is called what stands before ``:`` or ``, `` in the names of all its kernels, as in those of `by_group`; else
-    the one kernel that it has; else its columns, or what stands before ``__`` in their names, as `stack_views` writes
-    them. Views of one name are one view, and every given matrix is a view.
+    A view is called what stands before ``:`` or ``, `` in the names of all its kernels, as in those
+    of `by_group`; else the one kernel that it has; else its columns, or what stands before ``__``
+    in their names, as `stack_views` writes them. Views of one name are one view, and every given
+    matrix is a view.
 
     Parameters
     ----------
@@ -309,7 +366,10 @@ def view_names(kernels: Sequence[Any], labels: Sequence[Any]) -> list[str]:
         members[own, None if one.columns is None else tuple(one.columns.tolist())].append(m)
     names = [""] * len(kernels)
     for (_, columns), group in members.items():
-        name = _view_name([kernels[m].name for m in group], None if columns is None else [labels[c] for c in columns])
+        name = _view_name(
+            [kernels[m].name for m in group],
+            None if columns is None else [labels[c] for c in columns],
+        )
         for m in group:
             names[m] = name
     return names
@@ -341,7 +401,8 @@ def take_columns(X: MatrixLike, columns: Indices | None) -> MatrixLike:
     """Return some columns of an array or sparse matrix, all of them if columns is None."""
     if columns is None:
         return X
-    # With hundreds of kernels, looking for what kind of table an array is takes longer than taking its columns.
+    # With hundreds of kernels, looking for what kind of table an array is takes longer than taking
+    # its columns.
     return X[:, columns] if type(X) is np.ndarray else _safe_indexing(X, columns, axis=1)
 
 
@@ -353,7 +414,8 @@ def family(kernel: Kernel, **grids: Iterable[Any]) -> list[Kernel]:
     kernel : Kernel
         The pattern; parameters that are not named keep its values.
     **grids : iterable
-        The values of each parameter; nested parameters are written with two underscores, as ``left__width``.
+        The values of each parameter; nested parameters are written with two underscores, as
+        ``left__width``.
 
     Returns
     -------
@@ -379,7 +441,8 @@ def family(kernel: Kernel, **grids: Iterable[Any]) -> list[Kernel]:
 
 
 class PerColumn(BaseEstimator):
-    """One kernel per column: a placeholder in a list of kernels for clones of a kernel, each on one column.
+    """One kernel per column: a placeholder in a list of kernels for clones of a kernel, each on one
+    column.
 
     Parameters
     ----------
@@ -400,7 +463,8 @@ class PerColumn(BaseEstimator):
         self.kernel = kernel
 
     def expand(self, columns: Sequence[int]) -> list[Kernel]:
-        """Return a clone of the kernel for every column, in their order; an estimator does this at `fit`."""
+        """Return a clone of the kernel for every column, in their order; an estimator does this at
+        `fit`."""
         check_kernel("kernel", self.kernel, "PerColumn")
         return [clone(self.kernel) for _ in columns]
 
@@ -410,7 +474,8 @@ _KINDS = (Kernel, PerColumn)
 
 
 def per_column(kernel: Kernel) -> PerColumn:
-    """Return a placeholder that an estimator expands, at `fit`, to one clone of the kernel for every column.
+    """Return a placeholder that an estimator expands, at `fit`, to one clone of the kernel for
+    every column.
 
     Examples
     --------
@@ -431,16 +496,19 @@ def check_kernel(name: str, given: object, owner: str) -> None:
 def name_kernels(kernels: Sequence[Kernel]) -> list[str]:
     """Return a distinct name for every kernel, as short as it can be.
 
-    The class in lower case; where a class occurs more than once, then the parameters in which its kernels differ, as in
-    ``gaussian(width=0.1)``; where names are still equal, then ``-1``, ``-2``, … in the order given. A name never
-    contains two underscores in a row, which separate the levels of scikit-learn's nested parameters.
+    The class in lower case; where a class occurs more than once, then the parameters in which its
+    kernels differ, as in ``gaussian(width=0.1)``; where names are still equal, then ``-1``, ``-2``,
+    … in the order given. A name never contains two underscores in a row, which separate the levels
+    of scikit-learn's nested parameters.
     """
     groups: dict[str, list[int]] = defaultdict(list)
     for i, kernel in enumerate(kernels):
         groups[type(kernel).__name__.lower()].append(i)
     names = [""] * len(kernels)
     for stem, members in groups.items():
-        for i, parameters in zip(members, _distinguishing([kernels[i] for i in members]), strict=True):
+        for i, parameters in zip(
+            members, _distinguishing([kernels[i] for i in members]), strict=True
+        ):
             names[i] = re.sub("_{2,}", "_", stem + parameters).strip("_")
     total, seen, taken = Counter(names), Counter[str](), set(names)
     numbered = []
@@ -457,16 +525,25 @@ def name_kernels(kernels: Sequence[Kernel]) -> list[str]:
 def _distinguishing(kernels: list[Kernel]) -> list[str]:
     """For each kernel the parameters, in parentheses, that not all of them have alike."""
     shown = [
-        {name: text for name, value in kernel.get_params(deep=False).items() if (text := _text(value)) is not None}
+        {
+            name: text
+            for name, value in kernel.get_params(deep=False).items()
+            if (text := _text(value)) is not None
+        }
         for kernel in kernels
     ]
-    differing = [name for name in dict.fromkeys(n for s in shown for n in s) if len({s.get(name) for s in shown}) > 1]
+    differing = [
+        name
+        for name in dict.fromkeys(n for s in shown for n in s)
+        if len({s.get(name) for s in shown}) > 1
+    ]
     parts = [", ".join(f"{name}={s[name]}" for name in differing if name in s) for s in shown]
     return [f"({part})" if part else "" for part in parts]
 
 
 def _text(value: object) -> str | None:
-    """A parameter as it stands in a name; None for a matrix, say, which a few letters cannot identify."""
+    """A parameter as it stands in a name; None for a matrix, say, which a few letters cannot
+    identify."""
     if value is None or isinstance(value, bool | str):
         return str(value)
     if isinstance(value, Integral):
@@ -476,7 +553,7 @@ def _text(value: object) -> str | None:
     return repr(value) if isinstance(value, Kernel) else None
 
 
-# Groups of columns ---------------------------------------------------------------------------------------------------
+# Groups of columns --------------------------------------------------------------------------------
 
 
 def by_group(
@@ -491,14 +568,16 @@ def by_group(
     Parameters
     ----------
     kernel : Kernel or list of Kernel, default=None
-        Kernel of each group; of a list, such as a `family`, every group has all. None means ``Gaussian()``.
+        Kernel of each group; of a list, such as a `family`, every group has all. None means
+        ``Gaussian()``.
     groups : mapping
-        From the name of a group to its columns: names or numbers, as `ColumnTransformer` takes them. Names may omit the
-        prefix of their table, ``CD4`` for ``rna__CD4``. `groups` may also be the first or the only argument.
+        From the name of a group to its columns: names or numbers, as `ColumnTransformer` takes
+        them. Names may omit the prefix of their table, ``CD4`` for ``rna__CD4``. `groups` may also
+        be the first or the only argument.
     among : iterable, default=None
-        The available columns, such as ``X.columns``, or those of one table, ``views["rna"]`` of `stack_views`: others
-        are left out of the groups, for example genes that were not measured. None leaves the groups as they are, and
-        the estimator refuses columns it does not find.
+        The available columns, such as ``X.columns``, or those of one table, ``views["rna"]`` of
+        `stack_views`: others are left out of the groups, for example genes that were not measured.
+        None leaves the groups as they are, and the estimator refuses columns it does not find.
     min_size : int, default=1
         With `among`: groups with fewer columns than this are left out.
 
@@ -522,7 +601,8 @@ def by_group(
         kernel, groups = groups, kernel
     if not isinstance(groups, Mapping):
         raise TypeError(
-            f"groups={groups!r}: give a dict from the name of a group to its columns, by_group(kernel, dict)."
+            f"groups={groups!r}: give a dict from the name of a group to its columns,"
+            " by_group(kernel, dict)."
         )
     check_count("min_size", min_size)
     kernels: list[Any] = [Gaussian() if kernel is None else kernel]
@@ -539,7 +619,11 @@ def by_group(
     if not kernels:
         raise ValueError("kernel=[]: give at least one kernel, or None for Gaussian().")
     if not groups:
-        few = "" if among is None else f" with at least min_size={min_size} columns of among, {shorten(known)}"
+        few = (
+            ""
+            if among is None
+            else f" with at least min_size={min_size} columns of among, {shorten(known)}"
+        )
         raise ValueError(f"groups: there is no group{few}; give at least one.")
     suffixes = [""] if len(kernels) == 1 else [f", {name}" for name in name_kernels(kernels)]
     return [
@@ -557,7 +641,8 @@ def _listed(name: str, columns: Any) -> list[Any]:
 
 
 def read_gmt(path: str | PathLike[str]) -> dict[str, list[str]]:
-    """Read groups of genes from a ``.gmt`` file, the format of MSigDB: name, description and genes, between tabs.
+    """Read groups of genes from a ``.gmt`` file, the format of MSigDB: name, description and genes,
+    between tabs.
 
     Parameters
     ----------
@@ -588,11 +673,13 @@ def read_gmt(path: str | PathLike[str]) -> dict[str, list[str]]:
         genes = list(dict.fromkeys(gene for gene in rest[1:] if gene))
         if not name or not genes:
             raise ValueError(
-                f"{path}, line {number}: expected a name, a description and at least one gene between tabs, not "
-                f"{line[:60]!r}."
+                f"{path}, line {number}: expected a name, a description and at least one gene"
+                f" between tabs, not {line[:60]!r}."
             )
         if name in groups:
-            raise ValueError(f"{path}, line {number}: the group {name!r} comes twice; names must differ.")
+            raise ValueError(
+                f"{path}, line {number}: the group {name!r} comes twice; names must differ."
+            )
         groups[name] = genes
     if not groups:
         raise ValueError(f"{path} holds no group: a .gmt file has one per line.")

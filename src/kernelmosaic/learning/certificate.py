@@ -1,17 +1,21 @@
-"""Where a search starts, where it ends, and the certificate of its end: Kβ from the entries, a primal and a dual bound.
+"""Where a search starts, where it ends, and the certificate of its end: Kβ from the entries, a
+primal and a dual bound.
 
-Learners compare bounds to know when to stop. What a fit states is written here and nowhere else, from the returned
-weights, coefficients and intercept alone:
+Learners compare bounds to know when to stop. What a fit states is written here and nowhere else,
+from the returned weights, coefficients and intercept alone:
 
 1. K_mβ is recomputed from entries in double precision, for every kernel.
-2. Rounding is bounded from what was summed. With D_mi = k_m(x_i, x_i) and s_m = Σ_j √D_mj |β_j|, the sum (K_mβ)_i is
-   known to within u √D_mi s_m, and ½ βᵀK_mβ to within ½ u s_m², where u = 2 ε √n and ε is the precision of the entries.
-3. The primal value is bounded from above with every loss at the worse end of its residual's interval, the optimum from
-   below with every ½ βᵀK_mβ at its upper end. The gap is the difference of the two bounds: it is never clipped, and an
-   upper bound below the lower one, or one that is not finite, is a gap of infinity.
+2. Rounding is bounded from what was summed. With D_mi = k_m(x_i, x_i) and s_m = Σ_j √D_mj |β_j|,
+   the sum (K_mβ)_i is known to within u √D_mi s_m, and ½ βᵀK_mβ to within ½ u s_m², where u = 2 ε
+   √n and ε is the precision of the entries.
+3. The primal value is bounded from above with every loss at the worse end of its residual's
+   interval, the optimum from below with every ½ βᵀK_mβ at its upper end. The gap is the difference
+   of the two bounds: it is never clipped, and an upper bound below the lower one, or one that is
+   not finite, is a gap of infinity.
 
-Learners return weights and a solution (`Learned`). `Learned.problem` is the problem that they are a point of, which
-knows its forms, its regulariser and its lower bound; `CertifiedProblem.certificate` makes a `Certificate` of the point.
+Learners return weights and a solution (`Learned`). `Learned.problem` is the problem that they are a
+point of, which knows its forms, its regulariser and its lower bound; `CertifiedProblem.certificate`
+makes a `Certificate` of the point.
 """
 
 from __future__ import annotations
@@ -32,14 +36,15 @@ from kernelmosaic.solvers.program import relative_gap
 AIM = 0.96
 
 
-# What learners start from ---------------------------------------------------------------------------------------------
+# What learners start from -------------------------------------------------------------------------
 
 
 @dataclass(eq=False)
 class CombinedKernel:
     """The combined kernel of a stack at the weights last used, of which one matrix is kept.
 
-    Problems on one stack that are solved one after the other may share it; those solved at once each have their own.
+    Problems on one stack that are solved one after the other may share it; those solved at once
+    each have their own.
 
     Parameters
     ----------
@@ -74,9 +79,11 @@ class Start:
     kernel : CombinedKernel or None
         Where the learner combines kernels; None for one of its own.
     values, slopes : ndarray of shape (n,) and (P,), or None
-        What the kernels make of the coefficients at these weights, Kβ, and ½ βᵀK_mβ; None where that is unknown.
+        What the kernels make of the coefficients at these weights, Kβ, and ½ βᵀK_mβ; None where
+        that is unknown.
     like : ndarray of shape (P,) or None
-        ½ βᵀK_mβ of a like problem, by which kernels are left to a certificate that all fits share; None reads all.
+        ½ βᵀK_mβ of a like problem, by which kernels are left to a certificate that all fits share;
+        None reads all.
     """
 
     weights: Array | None = None
@@ -89,7 +96,9 @@ class Start:
 
     def at(self, weights: Array) -> Start:
         """Return the same at other weights; those that differ by rounding alone are not others."""
-        own = np.inf if self.weights is None or self.weights.shape != weights.shape else self.weights
+        own = (
+            np.inf if self.weights is None or self.weights.shape != weights.shape else self.weights
+        )
         same = np.abs(own - weights).max() <= 1e-12 * np.abs(weights).max()
         return self if same else replace(self.elsewhere(), weights=weights)
 
@@ -98,11 +107,13 @@ class Start:
         return self if self.beta is None else replace(self.elsewhere(), beta=self.beta[rows])
 
     def elsewhere(self) -> Start:
-        """Return the same without what the kernels make of it: for others, or for the same in another precision."""
+        """Return the same without what the kernels make of it: for others, or for the same in
+        another precision."""
         return replace(self, values=None, slopes=None)
 
     def continued(self, machine: Any) -> Start:
-        """Return the start for a machine: coefficients at a bound are at its bound; other shapes are dropped."""
+        """Return the start for a machine: coefficients at a bound are at its bound; other shapes
+        are dropped."""
         classes = None if self.weights is None or self.weights.ndim == 1 else len(self.weights)
         same = self.beta is None or self.beta.shape == machine.shape
         if not same or classes not in (None, *machine.shape[1:]):
@@ -110,7 +121,8 @@ class Start:
         if self.beta is None or self.machine is None:
             return self
         moved = replace(self, beta=machine.continued(self.beta, self.machine), machine=machine)
-        # Coefficients that no bound holds stay where they are, and so does all that is known of them.
+        # Coefficients that no bound holds stay where they are, and so does all that is known of
+        # them.
         same = np.array_equal(np.asarray(moved.beta), self.beta)
         return moved if same else moved.elsewhere()
 
@@ -119,7 +131,7 @@ class Start:
 COLD = Start()
 
 
-# What learners return ------------------------------------------------------------------------------------------------
+# What learners return -----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -147,12 +159,13 @@ class Learned:
     weights : ndarray of shape (P,) or (classes, P)
         The weights η of the kernels; by class where every class has its own.
     solution : Solution or RidgeSolution
-        The machine's solution for the combined kernel; β has one column per class or target where there are several.
+        The machine's solution for the combined kernel; β has one column per class or target where
+        there are several.
     objective : float
         Value of the training problem, in the program's scale.
     gap : float
-        Certified relative duality gap of the whole problem, weights included; where the weights are given or chosen by
-        a heuristic, of the machine at these weights.
+        Certified relative duality gap of the whole problem, weights included; where the weights are
+        given or chosen by a heuristic, of the machine at these weights.
     n_solves : int
         How often the machine was solved.
     history : list of Iteration
@@ -166,7 +179,8 @@ class Learned:
     ended_by : str or None
         What the learner handed over to, and found this; None where it found it itself.
     hindrance : str or None
-        Why what might have closed the gap was not tried, and what to do; None where nothing was left out.
+        Why what might have closed the gap was not tried, and what to do; None where nothing was
+        left out.
     unrounded_gap : float or None
         What `gap` would be if nothing were added to it for rounding; None where that is unknown.
     is_final : bool
@@ -205,7 +219,8 @@ class Learned:
         return SignedWeights(entries, machine, learner, self.lower)
 
     def certified(self, entries: Entries, machine: Any, learner: Any) -> Self:
-        """Return the same with the objective and the gap that its weights and its solution prove."""
+        """Return the same with the objective and the gap that its weights and its solution
+        prove."""
         problem = self.problem(entries, machine, learner)
         return self.with_certificate(problem.certificate(self.weights, self.solution))
 
@@ -253,7 +268,7 @@ class LearnedRidge(Learned):
         return LeastSquaresProblem(entries, learner, self.objective, self.gap)
 
 
-# What is certified ---------------------------------------------------------------------------------------------------
+# What is certified --------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -350,7 +365,9 @@ class KernelWeights(CertifiedProblem):
 
         # The primal value, and what it does not exceed.
         quadratic = self.regulariser(weights) + forms.quadratic
-        upper = program.primal_bound(quadratic + forms.quadratic_error, forms.values, intercept, forms.values_error)
+        upper = program.primal_bound(
+            quadratic + forms.quadratic_error, forms.values, intercept, forms.values_error
+        )
         objective = program.primal_value(quadratic, forms.values, intercept)
 
         lower = self.lower_bound(weights, solution, forms)
@@ -374,7 +391,8 @@ class KernelWeights(CertifiedProblem):
         return 0.0
 
     def lost_outputs(self, weights: Array, solution: Any, forms: Forms) -> Array | None:
-        """Return which outputs have coefficients and yet are zero up to rounding; None if none is."""
+        """Return which outputs have coefficients and yet are zero up to rounding; None if none
+        is."""
         return None
 
     def lower_bound(self, weights: Array, solution: Any, forms: Forms) -> float:
@@ -382,7 +400,9 @@ class KernelWeights(CertifiedProblem):
         q = (forms.q + forms.q_error).reshape(len(forms.q), -1).sum(axis=1)
         return float(self.learner.lower_bound(self.machine.linear_bound(solution), q, weights))
 
-    def lower_bound_without_rounding(self, weights: Array, solution: Any, forms: Forms) -> float | None:
+    def lower_bound_without_rounding(
+        self, weights: Array, solution: Any, forms: Forms
+    ) -> float | None:
         """Return the same without what is taken off for rounding; None where that is unknown."""
         q = forms.q.reshape(len(forms.q), -1).sum(axis=1)
         return float(self.learner.lower_bound(self.machine.linear_value(solution), q, weights))
@@ -497,18 +517,21 @@ class LeastSquaresProblem(CertifiedProblem):
         error = 2.0 * u * float(np.sum(_spread((weights @ sizes)[np.newaxis], beta) ** 2))
         raised = np.maximum(forms, 0.0) + u * np.sum(_spread(sizes, beta) ** 2, axis=1)
         raised *= 1.0 + np.where(traces == 1.0, 0.0, u * np.abs(sizes).sum(axis=1) / traces)
-        hidden = learner.lower_bound(0.0, forms, weights) - learner.lower_bound(0.0, raised, weights)
+        hidden = learner.lower_bound(0.0, forms, weights) - learner.lower_bound(
+            0.0, raised, weights
+        )
         lower = self.objective * (1.0 - self.search_gap) * size / (size + hidden)
         gap = self.search_gap + error / size + 1.0 - size / (size + hidden)
         return Certificate(self.objective, self.objective + error, lower, gap, weights, solution)
 
 
 def certified_gap(objective: float, upper: float, lower: float) -> float:
-    """Return the most that (primal − dual) / max(|primal|, |dual|) may be; infinite where the bounds prove nothing.
+    """Return the most that (primal − dual) / max(|primal|, |dual|) may be; infinite where the
+    bounds prove nothing.
 
-    The primal value is at most `upper`, and no further below `objective` and `upper` than these two are apart; rounding
-    may leave either as the larger one. The dual value is no less than `lower`. Bounds that cross, or that are not
-    finite, prove nothing.
+    The primal value is at most `upper`, and no further below `objective` and `upper` than these two
+    are apart; rounding may leave either as the larger one. The dual value is no less than `lower`.
+    Bounds that cross, or that are not finite, prove nothing.
     """
     if not (np.isfinite(upper) and np.isfinite(lower)) or upper < lower:
         return np.inf
@@ -518,7 +541,7 @@ def certified_gap(objective: float, upper: float, lower: float) -> float:
     return float((upper - lower) / scale) if scale > 0 else np.inf
 
 
-# What kernels make of coefficients -----------------------------------------------------------------------------------
+# What kernels make of coefficients ----------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -544,7 +567,8 @@ class Forms:
 
 
 class SharedProducts:
-    """K_mβ of several β from one pass over the entries in double precision; equal columns are multiplied once.
+    """K_mβ of several β from one pass over the entries in double precision; equal columns are
+    multiplied once.
 
     Parameters
     ----------
@@ -557,26 +581,37 @@ class SharedProducts:
     def __init__(self, stack: GramStack, betas: Sequence[Array]) -> None:
         columns = {one.tobytes(): one for beta in betas for one in np.atleast_2d(beta.T)}
         self._stack, self._place = stack, {key: k for k, key in enumerate(columns)}
-        self._products = stack.exact_products(np.column_stack(list(columns.values())), np.arange(stack.n_samples))
+        self._products = stack.exact_products(
+            np.column_stack(list(columns.values())), np.arange(stack.n_samples)
+        )
 
     def __call__(self, beta: Array, rows: Indices) -> Array:
         """Return K_mβ at some samples, of shape (P, rows) or (P, rows, outputs)."""
         at = [self._place[one.tobytes()] for one in np.atleast_2d(beta.T)]
-        return self._products[:, :, at][:, rows].reshape(len(self._products), len(rows), *beta.shape[1:])
+        return self._products[:, :, at][:, rows].reshape(
+            len(self._products), len(rows), *beta.shape[1:]
+        )
 
 
 def exact_forms(entries: Entries, machine: Any, solution: Any, weights: Array) -> Forms:
     """Return what the kernels make of a solution's β, from entries in double precision.
 
-    Where entries are stored in single precision they are computed anew, for the samples that have a coefficient and
-    those that may have a loss. For the others the stored entries prove that they have none.
+    Where entries are stored in single precision they are computed anew, for the samples that have a
+    coefficient and those that may have a loss. For the others the stored entries prove that they
+    have none.
     """
     stack, sizes, products_of = entries.stack, entries.sizes, entries.shared_products
     beta, spread = solution.beta, _spread(sizes, solution.beta)
     # Every output has its own weights, or all have the same.
-    W = weights if weights.ndim == beta.ndim else np.repeat(weights[:, np.newaxis], beta.shape[1], axis=1)
+    W = (
+        weights
+        if weights.ndim == beta.ndim
+        else np.repeat(weights[:, np.newaxis], beta.shape[1], axis=1)
+    )
     # Σ_m η_m √D_mi s_m, of shape (n,) or (n, outputs).
-    bound = np.broadcast_to(np.tensordot(np.sqrt(sizes), np.abs(W) * spread, axes=(0, 0)), beta.shape)
+    bound = np.broadcast_to(
+        np.tensordot(np.sqrt(sizes), np.abs(W) * spread, axes=(0, 0)), beta.shape
+    )
     double = rounding(np.float64, stack.n_samples)
     if not stack.has_exact:
         rows = np.arange(len(beta))
@@ -590,20 +625,33 @@ def exact_forms(entries: Entries, machine: Any, solution: Any, weights: Array) -
         values, error = solution.values.copy(), rough.copy()
     values[rows], error[rows] = np.einsum("m...,mi...->i...", W, products), double * bound[rows]
     q = _quadratic(products, beta[rows])
-    with np.errstate(over="ignore", invalid="ignore"):  # infinite rounding proves nothing, and the gap is infinite
+    with np.errstate(
+        over="ignore", invalid="ignore"
+    ):  # infinite rounding proves nothing, and the gap is infinite
         q_error = 0.5 * double * spread**2
-        return Forms(values, error, q, q_error, float(np.sum(W * q)), float(np.sum(np.abs(W) * q_error)))
+        return Forms(
+            values, error, q, q_error, float(np.sum(W * q)), float(np.sum(np.abs(W) * q_error))
+        )
 
 
 def known_forms(sizes: Array, beta: Array, weights: Array, values: Array, q: Array) -> Forms:
-    """Return the same where Σ_m η_m K_m β and ½ βᵀK_mβ, output by output, were formed in double precision elsewhere."""
+    """Return the same where Σ_m η_m K_m β and ½ βᵀK_mβ, output by output, were formed in double
+    precision elsewhere."""
     q_error = 0.5 * rounding(np.float64, len(beta)) * _spread(sizes, beta) ** 2
     error = values_rounding(sizes, beta, weights)
-    return Forms(values, error, q, q_error, float((weights @ q).sum()), float((np.abs(weights) @ q_error).sum()))
+    return Forms(
+        values,
+        error,
+        q,
+        q_error,
+        float((weights @ q).sum()),
+        float((np.abs(weights) @ q_error).sum()),
+    )
 
 
 def values_rounding(sizes: Array, beta: Array, weights: Array) -> Array:
-    """Return by how much rounding in double precision may move Σ_m η_m K_m β, which is shaped as β."""
+    """Return by how much rounding in double precision may move Σ_m η_m K_m β, which is shaped as
+    β."""
     each = np.tensordot(np.sqrt(np.abs(sizes)).T * np.abs(weights), _spread(sizes, beta), axes=1)
     return np.asarray(rounding(np.float64, len(beta)) * np.broadcast_to(each, beta.shape))
 
@@ -617,8 +665,11 @@ def gated_forms(entries: Entries, beta: Array, gates: Array) -> Forms:
 
 
 def _spread(sizes: Array, beta: Array) -> Array:
-    """Return s_m = Σ_j √|D_mj| |β_j|, of shape (P,) or (P, outputs); rounding may make a diagonal negative."""
-    return np.asarray(np.sqrt(np.abs(np.broadcast_to(sizes, (len(sizes), len(beta))))) @ np.abs(beta))
+    """Return s_m = Σ_j √|D_mj| |β_j|, of shape (P,) or (P, outputs); rounding may make a diagonal
+    negative."""
+    return np.asarray(
+        np.sqrt(np.abs(np.broadcast_to(sizes, (len(sizes), len(beta))))) @ np.abs(beta)
+    )
 
 
 def _quadratic(products: Array, beta: Array) -> Array:

@@ -1,4 +1,5 @@
-"""The whole problem as one conic program, for small sets: the weights as its multipliers, or of any sign."""
+"""The whole problem as one conic program, for small sets: the weights as its multipliers, or of any
+sign."""
 
 from __future__ import annotations
 
@@ -26,29 +27,38 @@ from kernelmosaic.solvers.program import Program, Vector, relative_gap, require_
 
 
 class QCQP(Learner):
-    """Maximise ⟨t, β⟩ − ε‖β‖₁ − ½ Σ ρβ² − γ over the program's β and γ with ½ βᵀK_mβ ≤ d_m² γ, by interior points.
+    """Maximise ⟨t, β⟩ − ε‖β‖₁ − ½ Σ ρβ² − γ over the program's β and γ with ½ βᵀK_mβ ≤ d_m² γ, by
+    interior points.
 
-    The multipliers of the constraints are the weights η, with Σ d_m² η_m = 1. The machine is then solved once at these
-    weights, which certifies them. Where the conic program is too badly conditioned to have a point, the weights stay
-    equal, and the gap bounds their distance from the optimum.
+    The multipliers of the constraints are the weights η, with Σ d_m² η_m = 1. The machine is then
+    solved once at these weights, which certifies them. Where the conic program is too badly
+    conditioned to have a point, the weights stay equal, and the gap bounds their distance from the
+    optimum.
 
     References
     ----------
-    Lanckriet, Cristianini, Bartlett, El Ghaoui and Jordan (2004), "Learning the kernel matrix with semidefinite
-    programming"; Gönen and Alpaydın (2011), "Regularizing multiple kernel learning using response surface methodology".
+    Lanckriet, Cristianini, Bartlett, El Ghaoui and Jordan (2004), "Learning the kernel matrix with
+    semidefinite programming"; Gönen and Alpaydın (2011), "Regularizing multiple kernel learning
+    using response surface methodology".
     """
 
     norm_needs = ("sums_to_one",)
-    advice = "the conic program is badly conditioned; lower C, use solver='newton', or accept a larger tol."
+    advice = (
+        "the conic program is badly conditioned; lower C, use solver='newton', or accept a larger"
+        " tol."
+    )
 
     def _learn(self, stack: GramStack, machine: Machine, start: Start) -> Learned:
         options, entries = self.options, stack.n_kernels * stack.n_samples**2
         if entries > options.most_entries:
             raise MemoryError(
-                f"solver='qcqp' would factorise {stack.n_kernels} kernels of {stack.n_samples} samples, {entries:.1e} "
-                f"entries, and supports up to {options.most_entries:.0e}; use solver='newton'."
+                f"solver='qcqp' would factorise {stack.n_kernels} kernels of {stack.n_samples}"
+                f" samples, {entries:.1e} entries, and supports up to {options.most_entries:.0e};"
+                " use solver='newton'."
             )
-        return polish(_ConicSearch(MachineProblem(stack, machine, options, start), start.beta).improve())
+        return polish(
+            _ConicSearch(MachineProblem(stack, machine, options, start), start.beta).improve()
+        )
 
 
 class _ConicSearch(BoundTracker):
@@ -69,13 +79,15 @@ class _ConicSearch(BoundTracker):
         self.n_machine_solves = 0
 
     def goes_on(self) -> bool:
-        """Whether the conic program, or the machine at its weights, has yet to be solved well enough."""
+        """Whether the conic program, or the machine at its weights, has yet to be solved well
+        enough."""
         if self.n_machine_solves == 0:
             return True
         return self.n_machine_solves == 1 and self.gap > self.problem.options.tol
 
     def step(self) -> bool:
-        """Solve the conic program, or the machine more exactly; False where there is no solution."""
+        """Solve the conic program, or the machine more exactly; False where there is no
+        solution."""
         if self.theta is not None:
             return self._solve_machine(self.best.solution.beta, 1e-3 * self.problem.options.tol)
         conic = self._solve_conic(scale=float(self.best.theta @ self.best.q))
@@ -103,11 +115,14 @@ class _ConicSearch(BoundTracker):
         unit = np.sqrt(2.0 * scale) if scale > 0 else 1.0
         blocks = []
         for m in range(len(d2)):
-            eigenvalues, V = np.linalg.eigh(np.asarray(problem.stack.row_block(m, slice(0, n)), dtype=np.float64))
+            eigenvalues, V = np.linalg.eigh(
+                np.asarray(problem.stack.row_block(m, slice(0, n)), dtype=np.float64)
+            )
             # Smaller eigenvalues are rounding; L Lᵀ is the kernel.
             keep = eigenvalues > 1e-12 * max(float(eigenvalues[-1]), 1e-300)
             L = V[:, keep] * np.sqrt(eigenvalues[keep])
-            # ‖Lᵀβ‖² ≤ 2 d²γ is ‖(Lᵀβ, d²γ/u − u/2)‖ ≤ d²γ/u + u/2, with u such that both terms on the right are alike.
+            # ‖Lᵀβ‖² ≤ 2 d²γ is ‖(Lᵀβ, d²γ/u − u/2)‖ ≤ d²γ/u + u/2, with u such that both terms on
+            # the right are alike.
             A = np.zeros((2 + L.shape[1], gamma + 1))
             A[:2, gamma] = -d2[m] / unit
             A[2:, :n] = -L.T
@@ -124,7 +139,8 @@ class _ConicSearch(BoundTracker):
 
 
 def linear_model(program: Program) -> ConicProgram:
-    """Return the program without its kernel: variables β, then |β| if there is a tube, then γ, which costs one."""
+    """Return the program without its kernel: variables β, then |β| if there is a tube, then γ,
+    which costs one."""
     n = program.n_samples
     tube = n if program.epsilon else 0
     linear = np.concatenate([-program.target, np.full(tube, program.epsilon), [1.0]])
@@ -147,27 +163,33 @@ def linear_model(program: Program) -> ConicProgram:
 
 
 class SDP(Learner):
-    """Minimise the machine's value over weights η of any sign with K_η = Σ η_m K_m ⪰ 0 and tr K_η = n.
+    """Minimise the machine's value over weights η of any sign with K_η = Σ η_m K_m ⪰ 0 and tr K_η =
+    n.
 
-    The trace stands where Σ d_m² η_m = 1 does for the other solvers; it is the same rule when d_m² is the mean diagonal
-    of K_m, so with normalised kernels the weights sum to one and the optimum is at most theirs. The gap is certified:
-    the machine solved at the weights bounds the optimum from above, and β with any matrix Z ⪰ 0 such that
-    ½ βᵀK_mβ + ⟨Z, K_m⟩ = γ tr K_m / n for all m bounds it from below by the dual value with γ for the kernel's part.
+    The trace stands where Σ d_m² η_m = 1 does for the other solvers; it is the same rule when d_m²
+    is the mean diagonal of K_m, so with normalised kernels the weights sum to one and the optimum
+    is at most theirs. The gap is certified: the machine solved at the weights bounds the optimum
+    from above, and β with any matrix Z ⪰ 0 such that ½ βᵀK_mβ + ⟨Z, K_m⟩ = γ tr K_m / n for all m
+    bounds it from below by the dual value with γ for the kernel's part.
 
     References
     ----------
-    Lanckriet, Cristianini, Bartlett, El Ghaoui and Jordan (2004), "Learning the kernel matrix with semidefinite
-    programming", theorem 16 onwards.
+    Lanckriet, Cristianini, Bartlett, El Ghaoui and Jordan (2004), "Learning the kernel matrix with
+    semidefinite programming", theorem 16 onwards.
     """
 
     norm_needs = ("sums_to_one",)
     machine_needs = ("has_one_output", "has_one_slack")
-    advice = "the semi-definite program is badly conditioned; lower C, use solver='newton', or accept a larger tol."
+    advice = (
+        "the semi-definite program is badly conditioned; lower C, use solver='newton', or accept a"
+        " larger tol."
+    )
 
     def __init__(self, options: LearnerOptions) -> None:
         if np.any(options.penalties != 1.0):
             raise ValueError(
-                "solver='sdp' keeps the trace of the combined kernel and needs penalties=None; use solver='newton'."
+                "solver='sdp' keeps the trace of the combined kernel and needs penalties=None; use"
+                " solver='newton'."
             )
         super().__init__(options)
 
@@ -175,12 +197,17 @@ class SDP(Learner):
         n, most = stack.n_samples, self.options.most_sdp_samples
         if n > most:
             raise MemoryError(
-                f"solver='sdp' supports up to {most} samples, not {n}: it factorises matrices of order n²/2; "
-                "use solver='newton'."
+                f"solver='sdp' supports up to {most} samples, not {n}: it factorises matrices of"
+                " order n²/2; use solver='newton'."
             )
-        Ks = np.array([np.asarray(stack.row_block(m, slice(0, n)), dtype=np.float64) for m in range(stack.n_kernels)])
-        # In units of about their traces kernels of any scale make one program; one without a trace is zero and stays
-        # so. Powers of two leave every digit as it is.
+        Ks = np.array(
+            [
+                np.asarray(stack.row_block(m, slice(0, n)), dtype=np.float64)
+                for m in range(stack.n_kernels)
+            ]
+        )
+        # In units of about their traces kernels of any scale make one program; one without a trace
+        # is zero and stays so. Powers of two leave every digit as it is.
         size = np.mean(np.diagonal(Ks, axis1=1, axis2=2), axis=1)
         size = np.where((size > np.finfo(float).tiny) & np.isfinite(size), size, 1.0)
         size = np.exp2(np.round(np.log2(size)))
@@ -188,9 +215,12 @@ class SDP(Learner):
         require_finite(float(np.abs(Ks).sum()))
         with gap_progress(machine, self.options) as advance:
             conic = _solve(Ks, machine.program)
-            if conic is None:  # too badly conditioned to have a point: equal shares of the trace, honestly certified
+            if conic is None:
+                # Too badly conditioned to have a point: equal shares of the trace.
                 r, beta, W = np.trace(Ks, axis1=1, axis2=2) / n, None, None
-                eta = np.divide(1.0, r, out=np.zeros(len(r)), where=r > 0) / max(np.count_nonzero(r > 0), 1)
+                eta = np.divide(1.0, r, out=np.zeros(len(r)), where=r > 0) / max(
+                    np.count_nonzero(r > 0), 1
+                )
             else:
                 eta, beta, W = conic
             K = np.ascontiguousarray(np.tensordot(eta, Ks, 1))
@@ -210,11 +240,13 @@ class SDP(Learner):
 
 
 def _solve(Ks: Array, program: Program) -> tuple[Vector, Vector | None, Array | None] | None:
-    """Return the weights, β, and W = ½ββᵀ + Z, of which the multiplier of the semi-definite constraint is made.
+    """Return the weights, β, and W = ½ββᵀ + Z, of which the multiplier of the semi-definite
+    constraint is made.
 
     None is returned where the conic program has no point.
 
-    The variables are η, the values f = K_ηβ, b, the excesses over the tube on both sides, and τ ≥ fᵀK_η⁻¹f.
+    The variables are η, the values f = K_ηβ, b, the excesses over the tube on both sides, and τ ≥
+    fᵀK_η⁻¹f.
     """
     P, n = len(Ks), program.n_samples
     above, below = np.flatnonzero(program.upper > 0), np.flatnonzero(program.lower < 0)
@@ -238,9 +270,16 @@ def _solve(Ks: Array, program: Program) -> tuple[Vector, Vector | None, Array | 
 
 
 def _add_losses(
-    model: ConicProgram, program: Program, samples: Indices, bound: Vector, side: float, f: int, excess: int
+    model: ConicProgram,
+    program: Program,
+    samples: Indices,
+    bound: Vector,
+    side: float,
+    f: int,
+    excess: int,
 ) -> None:
-    """Charge the excesses of side (t − f − b) over the tube; `f` and `excess` number their first variables."""
+    """Charge the excesses of side (t − f − b) over the tube; `f` and `excess` number their first
+    variables."""
     bound, ridge = bound[samples], program.ridge[samples]
     k = np.arange(len(samples))
     model.linear[excess + k] = np.where(ridge > 0, 0.0, bound)
@@ -256,20 +295,25 @@ def _add_losses(
 
 
 def _matrix_rows(Ks: Array, width: int) -> Any:
-    """Return A with −Ax the packed matrix [[K_η, f], [fᵀ, τ]]; the variables open with η and f and end with τ."""
+    """Return A with −Ax the packed matrix [[K_η, f], [fᵀ, τ]]; the variables open with η and f and
+    end with τ."""
     P, n, _ = Ks.shape
     bordered = np.zeros((P, n + 1, n + 1))
     bordered[:, :n, :n] = Ks
     # Packed column by column, the border comes last: n entries √2 f, then τ.
     length = (n + 1) * (n + 2) // 2
-    rows, columns = np.append(np.arange(length - n - 1, length - 1), length - 1), np.append(np.arange(n), width - P - 1)
+    rows, columns = (
+        np.append(np.arange(length - n - 1, length - 1), length - 1),
+        np.append(np.arange(n), width - P - 1),
+    )
     entries = np.append(np.full(n, -np.sqrt(2.0)), -1.0)
     border = sparse.csc_matrix((entries, (rows, columns)), shape=(length, width - P))
     return sparse.hstack([sparse.csc_matrix(-pack_symmetric(bordered).T), border])
 
 
 def _lower_bound(Ks: Array, program: Program, beta: Vector, W: Array) -> float:
-    """Return the dual value of β with the best γ that a correction of Z = W − ½ββᵀ can vouch for."""
+    """Return the dual value of β with the best γ that a correction of Z = W − ½ββᵀ can vouch
+    for."""
     r = np.trace(Ks, axis1=1, axis2=2) / program.n_samples
     forms = np.tensordot(Ks, W, 2)
     # Kernels that are zero do not constrain Z.

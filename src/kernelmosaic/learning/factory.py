@@ -19,8 +19,9 @@ from kernelmosaic.learning.norms import BesideFixed, Weights, make_norm, make_pe
 from kernelmosaic.learning.problem import Learner, LearnerOptions
 from kernelmosaic.learning.simplex import SILP, ReducedGradient
 
-#: Learners of one weight per kernel, by the name that an estimator's `solver` gives them. A family with other learners
-#: has a table of its own, which its estimator hands over in `Parameters.solvers`.
+#: Learners of one weight per kernel, by the name that an estimator's `solver` gives them. A family
+#: with other learners has a table of its own, which its estimator hands over in
+#: `Parameters.solvers`.
 SOLVERS: dict[str, type[Learner]] = {
     "newton": Newton,
     "reduced_gradient": ReducedGradient,
@@ -61,7 +62,10 @@ class Parameters:
 
 
 def make_learner(
-    parameters: Parameters, stack: GramStack, machines: Sequence[Any] = (), penalties: Weights | None = None
+    parameters: Parameters,
+    stack: GramStack,
+    machines: Sequence[Any] = (),
+    penalties: Weights | None = None,
 ) -> Learner:
     """Return the learner of an estimator's parameters.
 
@@ -72,7 +76,8 @@ def make_learner(
     stack : GramStack
         The kernels: their number, and for eigenvalue penalties their spectra.
     machines : sequence of Machine
-        The machines to learn for, so that a solver that does not support them raises before any work is done.
+        The machines to learn for, so that a solver that does not support them raises before any
+        work is done.
     penalties : ndarray of shape (P,), optional
         Those that follow from the kernels; by default the ones that the parameters name.
     """
@@ -85,8 +90,8 @@ def make_learner(
             return FixedWeights(given_weights(parameters.weights, stack.n_kernels), parameters.tol)
         if not isinstance(parameters.weights, str) or parameters.weights != "uniform":
             raise ValueError(
-                f"fixed_weights needs weights=None (the others are learned) or weights='uniform' (the others are "
-                f"equal), not weights={parameters.weights!r}."
+                "fixed_weights needs weights=None (the others are learned) or weights='uniform'"
+                f" (the others are equal), not weights={parameters.weights!r}."
             )
         free = np.isnan(parameters.fixed)
         return FixedWeights(np.where(free, 1.0 / free.sum(), parameters.fixed), parameters.tol)
@@ -99,8 +104,11 @@ def make_learner(
         penalties = make_penalties(parameters.penalties, parameters.penalty_power, stack)
     options = LearnerOptions(norm, penalties, parameters.tol, max_iter, bool(parameters.verbose))
     if parameters.fixed is not None:
-        # Weights that are kept are no part of a norm, and the norm reads all kernels by their places.
-        options = replace(options, penalties=np.where(np.isnan(parameters.fixed), penalties, 1.0), near=0.0)
+        # Weights that are kept are no part of a norm, and the norm reads all kernels by their
+        # places.
+        options = replace(
+            options, penalties=np.where(np.isnan(parameters.fixed), penalties, 1.0), near=0.0
+        )
     if learner is EasyMKL:
         return EasyMKL(options, _read_lambda(parameters.easymkl_lambda))
     return learner(options)
@@ -111,8 +119,8 @@ def _read_lambda(value: Any) -> float:
     is_number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
     if not is_number or not 0 < value <= 1:
         raise ValueError(
-            f"easymkl_lambda={value!r}: give a number above 0, near which the mixtures are the nearest points of the "
-            "classes, up to 1, where they are the means."
+            f"easymkl_lambda={value!r}: give a number above 0, near which the mixtures are the"
+            " nearest points of the classes, up to 1, where they are the means."
         )
     return float(value)
 

@@ -1,4 +1,5 @@
-"""Weights that are given, or follow a rule of their own (centred alignment, EasyMKL): one machine on their kernel."""
+"""Weights that are given, or follow a rule of their own (centred alignment, EasyMKL): one machine
+on their kernel."""
 
 from __future__ import annotations
 
@@ -55,7 +56,9 @@ def given_weights(weights: ArrayOrTensor, P: int) -> Array:
     """Return weights to keep: 1/P each for "uniform", else the given ones, checked."""
     if isinstance(weights, str):
         if weights != "uniform":
-            raise ValueError(f"weights={weights!r}: give 'uniform', {P} numbers, or None to learn them.")
+            raise ValueError(
+                f"weights={weights!r}: give 'uniform', {P} numbers, or None to learn them."
+            )
         return np.full(P, 1.0 / P)
     eta = numbers("weights", weights, P)
     if np.any(eta < 0) or not np.any(eta > 0):
@@ -64,13 +67,16 @@ def given_weights(weights: ArrayOrTensor, P: int) -> Array:
 
 
 class Alignment(WeightsByRule):
-    """Maximise ⟨K_η, ttᵀ⟩ / ‖K_η‖ over η ≥ 0, all matrices centred, and solve the machine once with these weights.
+    """Maximise ⟨K_η, ttᵀ⟩ / ‖K_η‖ over η ≥ 0, all matrices centred, and solve the machine once with
+    these weights.
 
-    A heuristic: the weights do not minimise the machine's value, and the gap certified is that of the machine at them.
+    A heuristic: the weights do not minimise the machine's value, and the gap certified is that of
+    the machine at them.
 
     References
     ----------
-    Cortes, Mohri and Rostamizadeh (2012), "Algorithms for learning kernels based on centered alignment", proposition 9.
+    Cortes, Mohri and Rostamizadeh (2012), "Algorithms for learning kernels based on centered
+    alignment", proposition 9.
     """
 
     machine_needs = ("has_one_output", "has_box", "has_targets")
@@ -93,7 +99,8 @@ def aligned_weights(M: Array, a: Weights) -> Weights:
     if not np.any(keep):
         return np.zeros(len(a))
     root = np.sqrt(eigenvalues[keep])
-    # ‖Rv − R⁻ᵀa‖² with RᵀR = M; a lies in the range of M, since a direction without any kernel has no alignment either.
+    # ‖Rv − R⁻ᵀa‖² with RᵀR = M; a lies in the range of M, since a direction without any kernel has
+    # no alignment either.
     return np.asarray(nnls(root[:, np.newaxis] * V[:, keep].T, (V[:, keep].T @ a) / root)[0])
 
 
@@ -115,18 +122,21 @@ def centred_products(stack: GramStack, target: Array) -> tuple[Array, Weights]:
 
 
 class EasyMKL(WeightsByRule):
-    """Weights η_m ∝ γᵀYK_mYγ, where γ minimises (1 − λ) γᵀY(Σ K_m)Yγ + λ‖γ‖² over one mixture of points per class.
+    """Weights η_m ∝ γᵀYK_mYγ, where γ minimises (1 − λ) γᵀY(Σ K_m)Yγ + λ‖γ‖² over one mixture of
+    points per class.
 
-    Two machine solves in all: one on the sum of the kernels for γ, one with the weights. A heuristic: the weights do
-    not minimise the machine's value, and the gap certified is that of the machine at them.
+    Two machine solves in all: one on the sum of the kernels for γ, one with the weights. A
+    heuristic: the weights do not minimise the machine's value, and the gap certified is that of the
+    machine at them.
 
     Parameters
     ----------
     options : LearnerOptions
-        Penalties divide the weights: η_m d_m² is in proportion to the share of the distance over d_m².
+        Penalties divide the weights: η_m d_m² is in proportion to the share of the distance over
+        d_m².
     lam : float, default=0.1
-        λ, above 0 and at most 1: how evenly the mixtures spread over their class. At 1 they are the means of the
-        classes; towards 0 the nearest points of their convex hulls.
+        λ, above 0 and at most 1: how evenly the mixtures spread over their class. At 1 they are the
+        means of the classes; towards 0 the nearest points of their convex hulls.
 
     References
     ----------
@@ -145,14 +155,16 @@ class EasyMKL(WeightsByRule):
         shares = np.maximum(stack.quadratic_forms(mixtures), 0.0) / d2
         shares = shares if np.any(shares > 0) else np.ones(stack.n_kernels)
         eta = self.options.norm.retract(shares) / d2
-        return replace(FixedWeights(eta, self.options.tol)._learn(stack, machine, start), n_solves=2)
+        return replace(
+            FixedWeights(eta, self.options.tol)._learn(stack, machine, start), n_solves=2
+        )
 
     def _mixtures(self, stack: GramStack, target: Array) -> Array:
         """Return Yγ, up to a factor."""
         if self.lam == 1.0:
             return np.where(target > 0, 1.0 / np.sum(target > 0), -1.0 / np.sum(target < 0))
-        # The nearest points of two hulls are, up to scale, the coefficients of the machine with the hardest margin,
-        # whose 2-norm slack has the ridge λ / (1 − λ): they are Yγ up to a factor.
+        # The nearest points of two hulls are, up to scale, the coefficients of the machine with the
+        # hardest margin, whose 2-norm slack has the ridge λ / (1 − λ): they are Yγ up to a factor.
         hard = SVC(target, (1.0 - self.lam) / self.lam, slack=2)
         # An error δ in the value is one of √δ in the mixtures, and so in the weights.
         tol = max(self.options.tol**2, 10 * self.options.sharpest)

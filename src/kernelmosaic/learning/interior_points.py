@@ -1,4 +1,5 @@
-"""Weights and machine at once by interior points: what Newton steps hand over to where the value has a kink."""
+"""Weights and machine at once by interior points: what Newton steps hand over to where the value
+has a kink."""
 
 from __future__ import annotations
 
@@ -16,9 +17,16 @@ from kernelmosaic.learning.norms import BesideFixed, Weights
 from kernelmosaic.learning.problem import BoundTracker, Evaluation, MachineProblem, WeightProblem
 from kernelmosaic.solvers.factored import has_interior
 from kernelmosaic.solvers.program import Program
-from kernelmosaic.solvers.weight_path import FactoredKernels, MatrixKernels, WeightedKernels, WeightPath, WeightPathEnd
+from kernelmosaic.solvers.weight_path import (
+    FactoredKernels,
+    MatrixKernels,
+    WeightedKernels,
+    WeightPath,
+    WeightPathEnd,
+)
 
-#: Newton steps on the weights of fewer kernels take less time than interior points, also where these are of rank one.
+#: Newton steps on the weights of fewer kernels take less time than interior points, also where
+#: these are of rank one.
 FEW_KERNELS = 8
 
 
@@ -52,23 +60,31 @@ class InteriorPoints:
     @property
     def is_last_resort(self) -> bool:
         """Whether a step takes so long that other ways are tried to the end first."""
-        return self.problem.stack.n_samples > self.problem.options.most_free and self.factors is None
+        return (
+            self.problem.stack.n_samples > self.problem.options.most_free and self.factors is None
+        )
 
     @property
     def comes_first(self) -> bool:
         """Whether Newton steps take longer from the first: many kernels, all of rank one."""
-        is_faster = self.problem.stack.n_kernels >= FEW_KERNELS and self.rank_one_factors is not None
+        is_faster = (
+            self.problem.stack.n_kernels >= FEW_KERNELS and self.rank_one_factors is not None
+        )
         return is_faster and self.is_possible
 
     @property
     def is_possible(self) -> bool:
-        """Whether the memory has room for a step: for features, or for the combined kernel of not too many samples."""
+        """Whether the memory has room for a step: for features, or for the combined kernel of not
+        too many samples."""
         stack, options = self.problem.stack, self.problem.options
         n = stack.n_samples
         if n <= options.most_free:
             return self.rank_one_factors is not None or has_room_for_sum(stack)
         if self.factors is not None:
-            return options.path_arrays * 8 * n * sum(map(len, self.factors.features)) <= default_budget()
+            return (
+                options.path_arrays * 8 * n * sum(map(len, self.factors.features))
+                <= default_budget()
+            )
         has_room = has_room_for_sum(stack) and options.path_arrays * 8 * n**2 <= default_budget()
         return has_room and n <= options.most_path_samples
 
@@ -76,17 +92,26 @@ class InteriorPoints:
     def hindrance(self) -> str:
         """What keeps a step from being taken, and what to do."""
         stack, options = self.problem.stack, self.problem.options
-        n, rank = stack.n_samples, stack.n_samples // (options.samples_per_feature * stack.n_kernels)
-        remedy = f"use approximation='nystroem' with rank={rank} or less, " if rank else "use fewer kernels, "
+        n, rank = (
+            stack.n_samples,
+            stack.n_samples // (options.samples_per_feature * stack.n_kernels),
+        )
+        remedy = (
+            f"use approximation='nystroem' with rank={rank} or less, "
+            if rank
+            else "use fewer kernels, "
+        )
         return (
-            f"no step on the weights closes it further, and interior points, which may, would need "
-            f"{format_bytes(options.path_arrays * 8 * n**2)} for matrices of {n} samples, of which at most "
-            f"{options.most_path_samples} are taken; {remedy}fewer samples, or accept a larger tol."
+            "no step on the weights closes it further, and interior points, which may, would need"
+            f" {format_bytes(options.path_arrays * 8 * n**2)} for matrices of {n} samples, of which"
+            f" at most {options.most_path_samples} are taken; {remedy}fewer samples, or accept a"
+            " larger tol."
         )
 
     @cached_property
     def in_factors(self) -> MachineProblem:
-        """The problem with kernels in factors where these are known: what coefficients are worth costs less there."""
+        """The problem with kernels in factors where these are known: what coefficients are worth
+        costs less there."""
         problem = self.problem
         if self.factors is None:
             return problem
@@ -109,8 +134,13 @@ class InteriorPoints:
 
 
 def successor_of(problem: WeightProblem) -> InteriorPoints | None:
-    """Return the interior points of a problem: one output, a box, weights of sum one, on the host; else None."""
-    if type(problem) is not MachineProblem or not problem.machine.has_one_output or not problem.machine.has_box:
+    """Return the interior points of a problem: one output, a box, weights of sum one, on the host;
+    else None."""
+    if (
+        type(problem) is not MachineProblem
+        or not problem.machine.has_one_output
+        or not problem.machine.has_box
+    ):
         return None
     norm, stack, program = problem.norm, problem.stack, problem.machine.program
     if isinstance(norm, BesideFixed):
@@ -122,7 +152,8 @@ def successor_of(problem: WeightProblem) -> InteriorPoints | None:
 
 
 def has_room_for_sum(stack: GramStack) -> bool:
-    """Whether the combined kernel of a stack may be formed; where it is not stored, blocks of it may be as large."""
+    """Whether the combined kernel of a stack may be formed; where it is not stored, blocks of it
+    may be as large."""
     if stack.stores_combined:
         return True
     n_formed: int = stack.combine(np.ones(stack.n_kernels)).block_samples
@@ -132,8 +163,9 @@ def has_room_for_sum(stack: GramStack) -> bool:
 class SearchWithSuccessor(BoundTracker):
     """A search that hands over to interior points where its own steps end above the gap asked for.
 
-    Where several β solve the machine, its value has a kink in the weights: the slope of one β is not that of the value,
-    and the gap that one β proves does not close. Interior points find the β that proves it.
+    Where several β solve the machine, its value has a kink in the weights: the slope of one β is
+    not that of the value, and the gap that one β proves does not close. Interior points find the β
+    that proves it.
 
     Parameters
     ----------
@@ -150,7 +182,9 @@ class SearchWithSuccessor(BoundTracker):
         None, too, once it has taken over.
     """
 
-    def __init__(self, problem: WeightProblem, first: Evaluation, successor: InteriorPoints | None) -> None:
+    def __init__(
+        self, problem: WeightProblem, first: Evaluation, successor: InteriorPoints | None
+    ) -> None:
         super().__init__(problem, first)
         options = problem.options
         self.successor = successor if options.max_iter > options.least_path else None
@@ -164,20 +198,27 @@ class SearchWithSuccessor(BoundTracker):
     def is_short_of_steps(self) -> bool:
         """Whether only as many iterations are left as interior points may need."""
         options = self.problem.options
-        return self.successor is not None and self.steps_left <= min(options.path_steps, options.max_iter // 3)
+        return self.successor is not None and self.steps_left <= min(
+            options.path_steps, options.max_iter // 3
+        )
 
     @property
     def is_slower_than_path(self) -> bool:
         """Whether so many machines were solved that interior points would have taken less time."""
         n_solves, options = self.problem.n_solves, self.problem.options
-        if self.successor is None or n_solves < options.factored_path_solves or self.successor.is_last_resort:
+        if (
+            self.successor is None
+            or n_solves < options.factored_path_solves
+            or self.successor.is_last_resort
+        ):
             return False
         return n_solves >= options.path_solves or self.successor.factors is not None
 
     def finish(self) -> None:
         """Hand over where the gap is not met and interior points are left to try."""
         tol = self.problem.options.tol
-        # Rounding that hides the machine's solution hides that of both, unless the kernels are known by their factors.
+        # Rounding that hides the machine's solution hides that of both, unless the kernels are
+        # known by their factors.
         is_unsolved = self.has_ended() and self.best.solution.gap > tol
         is_hidden = is_unsolved and self.successor is not None and self.successor.factors is None
         if self.gap > tol and not is_hidden:
@@ -203,7 +244,8 @@ class SearchWithSuccessor(BoundTracker):
         if self.gap > options.tol:
             self._consider_coefficients(successor, end.theta, program.feasible(end.beta))
         problem.n_solves += len(path.history) - 1
-        # The history falls to what is returned: rounding to the bounds costs a little of what the last steps gained.
+        # The history falls to what is returned: rounding to the bounds costs a little of what the
+        # last steps gained.
         last, reached = self.history[-1], max(self.best.upper, self.proved.upper)
         for objective, gap in path.history[1:]:
             objective, gap = max(objective, reached), max(gap, self.gap)
@@ -211,12 +253,15 @@ class SearchWithSuccessor(BoundTracker):
         self.ended_by = "interior_points" if self.gap < gap_before else self.ended_by
         return self.gap < gap_before
 
-    def _consider_coefficients(self, successor: InteriorPoints, theta: Weights, beta: Weights) -> None:
+    def _consider_coefficients(
+        self, successor: InteriorPoints, theta: Weights, beta: Weights
+    ) -> None:
         self.consider(successor.assess(self.problem.retract(theta), beta))
 
 
 def rounded(program: Program, end: WeightPathEnd) -> tuple[Weights, Weights]:
-    """Return weights, and a feasible β with every sample at its bound, that the end of a path leads to."""
+    """Return weights, and a feasible β with every sample at its bound, that the end of a path leads
+    to."""
     theta = np.where(end.is_idle, 0.0, end.theta)
     beta = np.where(end.at_lower, program.lower, np.where(end.at_upper, program.upper, end.beta))
     if program.epsilon:
@@ -234,7 +279,7 @@ def rounded(program: Program, end: WeightPathEnd) -> tuple[Weights, Weights]:
     return theta, beta
 
 
-# Kernels of few features ---------------------------------------------------------------------------------------------
+# Kernels of few features --------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -263,9 +308,11 @@ class Factors:
 
 
 def factors_of(stack: GramStack, most_features: int, samples_per_feature: int) -> Factors | None:
-    """Return the kernels of a stack in factors, of at most so many features each; None if one of them has more.
+    """Return the kernels of a stack in factors, of at most so many features each; None if one of
+    them has more.
 
-    The features of all kernels together have that many samples each, or there is one of every kernel.
+    The features of all kernels together have that many samples each, or there is one of every
+    kernel.
     """
     if stack.backend is not NUMPY:
         return None
@@ -287,11 +334,14 @@ def _stored_features(stack: GramStack, m: int, most: int) -> Array | None:
     return np.ascontiguousarray(stack.arrays[m].T, dtype=np.float64)
 
 
-def low_rank_factor(stack: GramStack, m: int, most: int, n_roundings: float = 100.0) -> Array | None:
-    """Return Z, of shape (r, n), with K_m = ZᵀZ up to `n_roundings` and r of at most `most`; None if there is none.
+def low_rank_factor(
+    stack: GramStack, m: int, most: int, n_roundings: float = 100.0
+) -> Array | None:
+    """Return Z, of shape (r, n), with K_m = ZᵀZ up to `n_roundings` and r of at most `most`; None
+    if there is none.
 
-    The largest entry that is left of the diagonal picks the next row, as in an incomplete Cholesky factorisation. What
-    is left of other entries of a positive semi-definite matrix is no larger.
+    The largest entry that is left of the diagonal picks the next row, as in an incomplete Cholesky
+    factorisation. What is left of other entries of a positive semi-definite matrix is no larger.
     """
     exact = stack.exact if isinstance(stack, MatrixStack) and stack.has_exact else stack
     every = slice(0, stack.n_samples)

@@ -1,4 +1,5 @@
-"""The sets of the weights: their norms, what learners need of them, and the penalties on the kernels."""
+"""The sets of the weights: their norms, what learners need of them, and the penalties on the
+kernels."""
 
 from __future__ import annotations
 
@@ -60,8 +61,11 @@ class WeightNorm(ABC):
         """Return a start near another one from which steps reach every point of the set."""
         return theta
 
-    def lowest_plane_point(self, constants: Weights, slopes: Weights) -> tuple[Weights, float, Weights] | None:
-        """Return where the largest of constants_k − ⟨slopes_k, θ⟩ is least, a bound of it and the shares that prove it.
+    def lowest_plane_point(
+        self, constants: Weights, slopes: Weights
+    ) -> tuple[Weights, float, Weights] | None:
+        """Return where the largest of constants_k − ⟨slopes_k, θ⟩ is least, a bound of it and the
+        shares that prove it.
 
         None if unknown.
         """
@@ -85,7 +89,9 @@ class SumNorm(WeightNorm):
     def newton_direction(self, theta: Weights, q: Weights, H: Array) -> Weights:
         return _simplex_step(theta, q, damped(H), np.diag(H))
 
-    def lowest_plane_point(self, constants: Weights, slopes: Weights) -> tuple[Weights, float, Weights] | None:
+    def lowest_plane_point(
+        self, constants: Weights, slopes: Weights
+    ) -> tuple[Weights, float, Weights] | None:
         return solve_master(constants, slopes)
 
     def retract(self, theta: Weights) -> Weights:
@@ -125,7 +131,9 @@ class PowerNorm(WeightNorm):
         safe = np.maximum(theta, 1e-12)
         slope = safe ** (self.p - 1.0)
         # In relative steps δ/θ the constraint's curvature stays bounded as weights shrink.
-        A = damped(damped(H) * np.outer(safe, safe) + np.diag(multiplier * (self.p - 1.0) * safe**self.p))
+        A = damped(
+            damped(H) * np.outer(safe, safe) + np.diag(multiplier * (self.p - 1.0) * safe**self.p)
+        )
         sides = np.linalg.solve(A, np.column_stack([q * safe, slope * safe]))
         step, normal = sides[:, 0], sides[:, 1]
         step = step - (slope * safe) @ step / ((slope * safe) @ normal) * normal
@@ -143,7 +151,8 @@ class PowerNorm(WeightNorm):
 
 
 class BesideFixed(WeightNorm):
-    """The set of a norm for some kernels, beside others that keep their weights and are no part of the norm.
+    """The set of a norm for some kernels, beside others that keep their weights and are no part of
+    the norm.
 
     Parameters
     ----------
@@ -174,26 +183,34 @@ class BesideFixed(WeightNorm):
 
     def newton_direction(self, theta: Weights, q: Weights, H: Array) -> Weights:
         free = self.free
-        return self._beside(self.norm.newton_direction(theta[free], q[free], H[np.ix_(free, free)]), 0.0)
+        return self._beside(
+            self.norm.newton_direction(theta[free], q[free], H[np.ix_(free, free)]), 0.0
+        )
 
     def retract(self, theta: Weights) -> Weights:
         free = theta[self.free]
-        # Where another problem left these kernels without any weight, none is better than the others.
+        # Where another problem left these kernels without any weight, none is better than the
+        # others.
         free = self.norm.retract(free) if np.any(free > 0) else self.norm.start(len(free))
         return self._beside(free, self.fixed[self.kept])
 
     def opened(self, theta: Weights) -> Weights:
         return self._beside(self.norm.opened(theta[self.free]), self.fixed[self.kept])
 
-    def lowest_plane_point(self, constants: Weights, slopes: Weights) -> tuple[Weights, float, Weights] | None:
+    def lowest_plane_point(
+        self, constants: Weights, slopes: Weights
+    ) -> tuple[Weights, float, Weights] | None:
         found = self.norm.lowest_plane_point(
             constants - slopes[:, self.kept] @ self.fixed[self.kept], slopes[:, self.free]
         )
-        return None if found is None else (self._beside(found[0], self.fixed[self.kept]), *found[1:])
+        return (
+            None if found is None else (self._beside(found[0], self.fixed[self.kept]), *found[1:])
+        )
 
 
 def _simplex_step(x: Weights, q: Weights, A: Array, curvature: Weights) -> Weights:
-    """Return the step to the minimiser of −⟨q, δ⟩ + ½ δᵀAδ over the simplex, above a floor by `curvature`."""
+    """Return the step to the minimiser of −⟨q, δ⟩ + ½ δᵀAδ over the simplex, above a floor by
+    `curvature`."""
     floor = trusted_floor(x, q, curvature, common=float(x @ q))
     floor /= max(float(floor.sum()), 1.0)
     step = _step_above(floor, x, q, A)
@@ -202,24 +219,29 @@ def _simplex_step(x: Weights, q: Weights, A: Array, curvature: Weights) -> Weigh
 
 
 def _step_above(floor: Weights, x: Weights, q: Weights, A: Array) -> Weights:
-    """Return the step to the minimiser of −⟨q, δ⟩ + ½ δᵀAδ over the part of the simplex above a floor."""
+    """Return the step to the minimiser of −⟨q, δ⟩ + ½ δᵀAδ over the part of the simplex above a
+    floor."""
     total, target = max(1.0 - float(floor.sum()), 0.0), q + A @ (x - floor)
     start = np.maximum(x - floor, 0.0)
     start = start * (total / start.sum()) if start.any() else np.full(len(q), total / len(q))
     rest = simplex_minimiser(A, target, start) if total > 0 else start
     if rest is None:
-        # The quadratic model over the simplex is itself a program of the one form all machines share.
+        # The quadratic model over the simplex is itself a program of the one form all machines
+        # share.
         zero = np.zeros(len(q))
         simplex = Program(target, zero, zero + 1.0, zero, total=total)
-        rest = solve_smo(A, simplex, warm_start=start, tol=1e-10, max_iter=min(1000 * len(q), 100_000)).beta
+        rest = solve_smo(
+            A, simplex, warm_start=start, tol=1e-10, max_iter=min(1000 * len(q), 100_000)
+        ).beta
     return np.asarray(floor + rest - x)
 
 
 def simplex_minimiser(A: Array, b: Weights, start: Weights, most: int = 100) -> Weights | None:
-    """Return argmin of ½ xᵀAx − ⟨b, x⟩ over x ≥ 0 with the sum of a start; None after `most` changes of its free set.
+    """Return argmin of ½ xᵀAx − ⟨b, x⟩ over x ≥ 0 with the sum of a start; None after `most`
+    changes of its free set.
 
-    Of the free x a linear system is solved; one that would become negative is free no longer, and one that gains more
-    than they do becomes free.
+    Of the free x a linear system is solved; one that would become negative is free no longer, and
+    one that gains more than they do becomes free.
     """
     x, free = start.copy(), start > 0
     for _ in range(most):
@@ -249,13 +271,15 @@ def simplex_minimiser(A: Array, b: Weights, start: Weights, most: int = 100) -> 
 
 
 def trusted_floor(theta: Weights, q: Weights, curvature: Weights, common: float) -> Weights:
-    """Return the least that a Newton step should leave of each weight when all slopes are to become the common one.
+    """Return the least that a Newton step should leave of each weight when all slopes are to become
+    the common one.
 
-    Near zero the slope is not linear in the weight but a power of it, q ∝ θ^(−κ) with κ = θ H_mm / q between 0 and 2
-    (2 when ‖w_m‖ is all that stays the same). Where the linear model alone would make a weight negative before its
-    slope reaches the common one, the power's solution is the floor; what is too small to matter may become zero, unless
-    the power says that its slope would then be far too large. Where a weight is to grow and the power is a steep one,
-    the linear model falls short of its solution, which is the floor, too.
+    Near zero the slope is not linear in the weight but a power of it, q ∝ θ^(−κ) with κ = θ H_mm /
+    q between 0 and 2 (2 when ‖w_m‖ is all that stays the same). Where the linear model alone would
+    make a weight negative before its slope reaches the common one, the power's solution is the
+    floor; what is too small to matter may become zero, unless the power says that its slope would
+    then be far too large. Where a weight is to grow and the power is a steep one, the linear model
+    falls short of its solution, which is the floor, too.
     """
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         power = np.clip(theta * curvature / q, 1e-3, 2.0)
@@ -268,7 +292,8 @@ def trusted_floor(theta: Weights, q: Weights, curvature: Weights, common: float)
 
 
 def damped(H: Array) -> Array:
-    """Return the symmetric part with a little more on its diagonal: a quadratic model of equal kernels is solvable."""
+    """Return the symmetric part with a little more on its diagonal: a quadratic model of equal
+    kernels is solvable."""
     A = 0.5 * (H + H.T)
     # Rounding may leave a curvature of zero a little below it.
     A[np.diag_indices_from(A)] += 1e-8 * max(abs(float(np.trace(A))) / len(A), 1e-300)
@@ -277,27 +302,41 @@ def damped(H: Array) -> Array:
 
 def make_norm(norm: Any) -> WeightNorm:
     """Return the set of an estimator's `norm`, or raise naming the known ones."""
-    if isinstance(norm, bool) or not isinstance(norm, int | float | np.number) or not 1 <= norm < np.inf:
+    if (
+        isinstance(norm, bool)
+        or not isinstance(norm, int | float | np.number)
+        or not 1 <= norm < np.inf
+    ):
         raise ValueError(f"norm={norm!r}: give 1 for sparse weights, or a finite number above 1.")
     return SumNorm() if norm == 1 else PowerNorm(float(norm))
 
 
 def read_fixed(given: object, names: Sequence[str], views: Sequence[str]) -> Weights:
-    """Return the weights that kernels keep, NaN for the others, from a dict by names of kernels or views."""
+    """Return the weights that kernels keep, NaN for the others, from a dict by names of kernels or
+    views."""
     if not isinstance(given, Mapping):
-        raise TypeError(f"fixed_weights={given!r}: give a dict from the names of kernels, or of views, to weights.")
+        raise TypeError(
+            f"fixed_weights={given!r}: give a dict from the names of kernels, or of views, to"
+            " weights."
+        )
     fixed = np.full(len(names), np.nan)
     for name, weight in given.items():
         own = [m for m, both in enumerate(zip(names, views, strict=True)) if name in both]
         if not own:
-            raise ValueError(f"fixed_weights: {name!r} is not a kernel or a view; the kernels are {', '.join(names)}.")
+            raise ValueError(
+                f"fixed_weights: {name!r} is not a kernel or a view; the kernels are"
+                f" {', '.join(names)}."
+            )
         fixed[own] = check_positive(f"fixed_weights[{name!r}]", weight)
     if not np.isnan(fixed).any():
-        raise ValueError(f"fixed_weights={given!r} fixes all kernels; use weights=[...] for that, or leave one out.")
+        raise ValueError(
+            f"fixed_weights={given!r} fixes all kernels; use weights=[...] for that, or leave one"
+            " out."
+        )
     return fixed
 
 
-# Penalties -----------------------------------------------------------------------------------------------------------
+# Penalties ----------------------------------------------------------------------------------------
 
 
 def make_penalties(penalties: Any, power: Any, stack: GramStack) -> Array:
@@ -307,9 +346,18 @@ def make_penalties(penalties: Any, power: Any, stack: GramStack) -> Array:
         return np.ones(P)
     if isinstance(penalties, str):
         if penalties != "eigenvalue":
-            raise ValueError(f"penalties={penalties!r}: give 'eigenvalue', {P} positive numbers, or None.")
-        if isinstance(power, bool) or not isinstance(power, int | float | np.number) or not 0 <= power < np.inf:
-            raise ValueError(f"penalty_power={power!r}: give a number of at least 0; 0 penalises all kernels alike.")
+            raise ValueError(
+                f"penalties={penalties!r}: give 'eigenvalue', {P} positive numbers, or None."
+            )
+        if (
+            isinstance(power, bool)
+            or not isinstance(power, int | float | np.number)
+            or not 0 <= power < np.inf
+        ):
+            raise ValueError(
+                f"penalty_power={power!r}: give a number of at least 0; 0 penalises all kernels"
+                " alike."
+            )
         return eigenvalue_penalties(stack, float(power))
     d = numbers("penalties", penalties, P)
     if np.any(d <= 0):
@@ -321,7 +369,8 @@ def make_penalties(penalties: Any, power: Any, stack: GramStack) -> Array:
 
 
 def eigenvalue_penalties(stack: GramStack, power: float) -> Array:
-    """Return d_m = e_m^power, with e_m the number of eigenvalues above ½ of K_m at unit diagonal, 1 if there is none.
+    """Return d_m = e_m^power, with e_m the number of eigenvalues above ½ of K_m at unit diagonal, 1
+    if there is none.
 
     References
     ----------
@@ -338,8 +387,8 @@ def large_eigenvalues(stack: GramStack, m: int) -> int:
     needed = 2 * 8 * n * n
     if needed > default_budget():
         raise MemoryError(
-            f"penalties='eigenvalue' needs {format_bytes(needed)} for the spectrum of one {n} x {n} kernel matrix: "
-            "use fewer samples, or give the penalties as numbers."
+            f"penalties='eigenvalue' needs {format_bytes(needed)} for the spectrum of one {n} x {n}"
+            " kernel matrix: use fewer samples, or give the penalties as numbers."
         )
     K = np.array(stack.row_block(m, slice(0, n)), dtype=np.float64)
     norms = np.sqrt(np.maximum(np.diag(K), 0.0))
@@ -356,7 +405,10 @@ def numbers(name: str, values: ArrayOrTensor, P: int) -> Array:
     except (TypeError, ValueError):
         raise TypeError(f"{name}={values!r}: give {P} numbers, one per kernel.") from None
     if array.shape != (P,):
-        raise ValueError(f"{name} has shape {array.shape}, but there are {P} kernels: give one number per kernel.")
+        raise ValueError(
+            f"{name} has shape {array.shape}, but there are {P} kernels: give one number per"
+            " kernel."
+        )
     if not np.all(np.isfinite(array)):
         raise ValueError(f"{name}={values!r}: NaN and infinity are not allowed.")
     return array

@@ -1,6 +1,8 @@
-"""What is learned: a training problem as a function of the weights, its evaluations and bounds, and what learners are.
+"""What is learned: a training problem as a function of the weights, its evaluations and bounds, and
+what learners are.
 
-Whatever the machine, the value J changes with the combined kernel by −½ββᵀ, so that a problem needs β only.
+Whatever the machine, the value J changes with the combined kernel by −½ββᵀ, so that a problem needs
+β only.
 """
 
 from __future__ import annotations
@@ -32,17 +34,18 @@ from kernelmosaic.solvers.smooth_newton import solve_curved
 Numbers = Indices | None
 #: What to do where rounding hides that a gap is met.
 ROUNDING = (
-    "rounding hides what is left to gain; accept a larger tol. Where the gap is far above it, centre the columns, as "
-    "StandardScaler does, lower C, or use normalize='trace', which puts the kernels on one scale."
+    "rounding hides what is left to gain; accept a larger tol. Where the gap is far above it,"
+    " centre the columns, as StandardScaler does, lower C, or use normalize='trace', which puts the"
+    " kernels on one scale."
 )
 #: What to do where a search ends and nothing proves that rounding is why.
 STALLED = (
-    "no step closes it further; centre the columns, as StandardScaler does, lower C, or use normalize='trace', which "
-    "puts the kernels on one scale. Else accept a larger tol."
+    "no step closes it further; centre the columns, as StandardScaler does, lower C, or use"
+    " normalize='trace', which puts the kernels on one scale. Else accept a larger tol."
 )
 
 
-# What learners are ---------------------------------------------------------------------------------------------------
+# What learners are --------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -79,24 +82,48 @@ class LearnerOptions:
     closer: float = 0.9  # factor of the gap that counts as progress where rounding hides the value
     n_idle: int = 20  # iterations in a row that leave the gap as it was: rounding is reached
     n_flat: int = 5  # Newton steps in a row that hardly close the gap: the value may have a kink
-    n_flat_factored: int = 3  # the same for kernels of few features, whose interior points cost less
+    n_flat_factored: int = (
+        3  # the same for kernels of few features, whose interior points cost less
+    )
     least_path: int = 8  # iterations: interior points need more of them
     path_steps: int = 30  # iterations: interior points need no more of them
     path_solves: int = 60  # machines solved: interior points take some 30 steps of twice the cost
-    factored_path_solves: int = 20  # the same for kernels of few features: all steps together cost a few machines
-    most_path_samples: int = 6_000  # a step over matrices of so many samples takes 4 seconds of a core
-    path_arrays: int = 6  # arrays as large as all features, or as all entries of a kernel, that a step works with
+    factored_path_solves: int = (
+        20  # the same for kernels of few features: all steps together cost a few machines
+    )
+    most_path_samples: int = (
+        6_000  # a step over matrices of so many samples takes 4 seconds of a core
+    )
+    path_arrays: int = (
+        6  # arrays as large as all features, or as all entries of a kernel, that a step works with
+    )
     most_rank: int = 100  # features of a kernel: to look for more takes longer than a few machines
-    samples_per_feature: int = 4  # with fewer of them, features save little, and rounding hides more
-    path_shares: tuple[float, ...] = (0.1, 3e-3, 1e-4)  # of tol, tried in turn: rounding to bounds costs the rest
+    samples_per_feature: int = (
+        4  # with fewer of them, features save little, and rounding hides more
+    )
+    path_shares: tuple[float, ...] = (
+        0.1,
+        3e-3,
+        1e-4,
+    )  # of tol, tried in turn: rounding to bounds costs the rest
 
     # Sizes.
-    least_part: int = 200  # samples: the weights of a smaller part are too far from those of all to be a start
-    near: float = 0.8  # share of the steepest slope below which a kernel cannot enter soon, and is not read
+    least_part: int = (
+        200  # samples: the weights of a smaller part are too far from those of all to be a start
+    )
+    near: float = (
+        0.8  # share of the steepest slope below which a kernel cannot enter soon, and is not read
+    )
     few_samples: int = 500  # up to here double precision costs little
-    single_tol: float = 1e-4  # down to this tol single precision suffices for curvatures and matrices of classes
-    most_free: int = 4000  # samples: factorising a larger block costs more than the solves that it saves
-    most_entries: int = 20_000_000  # of the matrices of a conic program; interior points keep several times as many
+    single_tol: float = (
+        1e-4  # down to this tol single precision suffices for curvatures and matrices of classes
+    )
+    most_free: int = (
+        4000  # samples: factorising a larger block costs more than the solves that it saves
+    )
+    most_entries: int = (
+        20_000_000  # of the matrices of a conic program; interior points keep several times as many
+    )
     most_sdp_samples: int = 100  # weights of any sign factorise a matrix of order n²/2
 
     def in_single(self, n_samples: int) -> bool:
@@ -105,7 +132,8 @@ class LearnerOptions:
 
 
 class Learner(ABC):
-    """Finds weights η for the kernels of a stack and the machine's β for the combined kernel Σ η_m K_m.
+    """Finds weights η for the kernels of a stack and the machine's β for the combined kernel Σ η_m
+    K_m.
 
     Parameters
     ----------
@@ -142,23 +170,32 @@ class Learner(ABC):
 
     @abstractmethod
     def _learn(self, stack: GramStack, machine: Any, start: Start) -> Learned:
-        """Learn from a start for this machine, from as much of it as the learner can make use of."""
+        """Learn from a start for this machine, from as much of it as the learner can make use
+        of."""
 
     def lower_bound(self, constant: float, q: Weights, weights: Weights) -> float:
-        """Return what a feasible β proves of the optimum over the weights, or at the weights where these are given.
+        """Return what a feasible β proves of the optimum over the weights, or at the weights where
+        these are given.
 
-        `constant` is the value of its dual without the kernels, q_m = ½ βᵀK_mβ what each kernel takes off.
+        `constant` is the value of its dual without the kernels, q_m = ½ βᵀK_mβ what each kernel
+        takes off.
         """
         return constant - self.options.norm.support(q / self.options.penalties**2)
 
     @classmethod
     def require(cls, solver: str, norm: WeightNorm | None = None, machine: Any = None) -> None:
-        """Raise a ValueError that names what the solver needs, if the norm or the machine does not declare it."""
+        """Raise a ValueError that names what the solver needs, if the norm or the machine does not
+        declare it."""
         for given, needs in ((norm, cls.norm_needs), (machine, cls.machine_needs)):
-            missing = next((name for name in needs if given is not None and not getattr(given, name)), None)
+            missing = next(
+                (name for name in needs if given is not None and not getattr(given, name)), None
+            )
             if missing is not None:
                 what = type(given).__name__ if given is machine else str(given)
-                raise ValueError(f"solver={solver!r} supports {_SERVED[missing]}, not {what}; use solver='newton'.")
+                raise ValueError(
+                    f"solver={solver!r} supports {_SERVED[missing]}, not {what}; use"
+                    " solver='newton'."
+                )
 
 
 #: What a learner serves that needs an attribute, in words.
@@ -172,7 +209,7 @@ _SERVED = {
 }
 
 
-# The problem, and its evaluations ------------------------------------------------------------------------------------
+# The problem, and its evaluations -----------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -188,10 +225,11 @@ class Evaluation:
     upper : float
         Primal value: no less than the problem's optimum at these weights, and so over all weights.
     q : ndarray like `theta`
-        ½ βᵀK_mβ / d_m², the slopes of the value downward in θ; NaN for kernels whose slopes were not computed.
+        ½ βᵀK_mβ / d_m², the slopes of the value downward in θ; NaN for kernels whose slopes were
+        not computed.
     products : ndarray of shape (P, n_support), (P, n_support, outputs) or None
-        K_m β / d_m² at the support samples, where curvatures are made of them; rows of kernels whose slopes were not
-        asked for are meaningless.
+        K_m β / d_m² at the support samples, where curvatures are made of them; rows of kernels
+        whose slopes were not asked for are meaningless.
     support : ndarray of shape (n_support,) or None
         Samples where β is not zero; None for all.
     far : ndarray of shape (P,) or False
@@ -213,7 +251,8 @@ class Evaluation:
 
     @property
     def complete(self) -> bool:
-        """Whether every slope is known that is not left to the certificate, without which there is no lower bound."""
+        """Whether every slope is known that is not left to the certificate, without which there is
+        no lower bound."""
         return not (np.isnan(self.q) & np.logical_not(self.far)).any()
 
 
@@ -234,17 +273,18 @@ class Problem(ABC):
     steps, vain_steps : int
         Steps of all solves, and of those that did not reach their gap.
     stalls : int
-        Solves in a row that began with steps and ended in interior points; from the third on these come first.
+        Solves in a row that began with steps and ended in interior points; from the third on these
+        come first.
     is_spent : bool
-        Whether solves that did not reach their gap have used up the steps that one may take, or all solves eight times
-        as many: more of them would be in vain, too, or take too long.
+        Whether solves that did not reach their gap have used up the steps that one may take, or all
+        solves eight times as many: more of them would be in vain, too, or take too long.
     has_refused : bool
         Whether a solve was asked for after that, which is not made.
     noise : float
         What a value of zero may come out as.
     exact : bool
-        Whether the machine is solved to rounding whatever the tolerance, and its value is smooth: where no Newton step
-        pays, nothing else does.
+        Whether the machine is solved to rounding whatever the tolerance, and its value is smooth:
+        where no Newton step pays, nothing else does.
     """
 
     noise: float = 0.0
@@ -256,7 +296,8 @@ class Problem(ABC):
         self.is_spent = self.has_refused = False
 
     def solve_machine(self, K: Any, warm_start: Array | None, tol: float, **known: Any) -> Any:
-        """Return the machine's solution for a kernel to a relative gap of `tol`; None if the steps are spent."""
+        """Return the machine's solution for a kernel to a relative gap of `tol`; None if the steps
+        are spent."""
         if self.is_spent:
             self.has_refused = True
             return None
@@ -272,8 +313,9 @@ class Problem(ABC):
         self.n_solves += 1
         self.steps += solution.n_iter
         if solution.gap > tol:
-            # Solvers of other kernels than stored matrices count other steps than those of pairs: 4 solves in vain that
-            # end far above the gap are enough, 16 that end near it, and 48 of any other.
+            # Solvers of other kernels than stored matrices count other steps than those of pairs: 4
+            # solves in vain that end far above the gap are enough, 16 that end near it, and 48 of
+            # any other.
             enough = 48 if solution.gap <= 1e-3 else 16 if solution.gap <= 0.1 else 4
             self.vain_steps += max(solution.n_iter, most // enough)
         self.is_spent = self.vain_steps >= most or self.steps >= 8 * most
@@ -283,9 +325,11 @@ class Problem(ABC):
     def evaluate(
         self, theta: Weights, warm_start: Array | None, tol: float, kernels: Numbers = None
     ) -> Evaluation | None:
-        """Solve the machine at θ to a relative gap of `tol`, with the slopes of at least these kernels (all if None).
+        """Solve the machine at θ to a relative gap of `tol`, with the slopes of at least these
+        kernels (all if None).
 
-        `warm_start` is the β of an earlier solution, or None. None is returned where the solve is refused.
+        `warm_start` is the β of an earlier solution, or None. None is returned where the solve is
+        refused.
         """
 
     def evaluate_first(self, theta: Weights, warm_start: Array | None, tol: float) -> Evaluation:
@@ -295,7 +339,8 @@ class Problem(ABC):
         return evaluation
 
     def curvature(self, at: Evaluation) -> Any:
-        """Return ∂²J/∂θ² among the kernels whose slopes are known; None where it is unknown or costs too much."""
+        """Return ∂²J/∂θ² among the kernels whose slopes are known; None where it is unknown or
+        costs too much."""
         return None
 
 
@@ -328,7 +373,9 @@ class WeightProblem(Problem):
 
     def scaled(self, weights: Weights) -> Weights:
         """Return the θ nearest to those of weights η that another problem has learned."""
-        return self.retract(np.where(weights > 0, weights / np.where(weights > 0, self.scale, 1.0), 0.0))
+        return self.retract(
+            np.where(weights > 0, weights / np.where(weights > 0, self.scale, 1.0), 0.0)
+        )
 
     @abstractmethod
     def solve(self, theta: Weights, warm_start: Array | None, tol: float) -> Any:
@@ -339,7 +386,8 @@ class WeightProblem(Problem):
         """Return c and q of the plane c − ⟨q, θ⟩ that β puts below the value everywhere."""
 
     def lower(self, at: Evaluation) -> float:
-        """Return what β guarantees whatever the weights of the known kernels: a bound on the optimum if all are."""
+        """Return what β guarantees whatever the weights of the known kernels: a bound on the
+        optimum if all are."""
         constant, slopes = self.plane(at)
         return constant - self.norm.support(slopes[at.known])
 
@@ -360,29 +408,46 @@ class WeightProblem(Problem):
         return None
 
     def assess(self, theta: Weights, beta: Array) -> Evaluation | None:
-        """Return what a feasible β is worth at θ; None where a machine's own is always worth more."""
+        """Return what a feasible β is worth at θ; None where a machine's own is always worth
+        more."""
         return None
 
     def learned(self, best: Evaluation, gap: float, history: list[Iteration]) -> Learned:
         """Return what a learner does whose best evaluation this is."""
         slopes = best.q / self.scale if best.complete and self.machine.has_one_output else None
-        return Learned(best.theta * self.scale, best.solution, best.upper, gap, self.n_solves, history, slopes=slopes)
+        return Learned(
+            best.theta * self.scale,
+            best.solution,
+            best.upper,
+            gap,
+            self.n_solves,
+            history,
+            slopes=slopes,
+        )
 
     def known(self, start: Start) -> Evaluation | None:
-        """Return the evaluation of a start, without a solve, if all is known of it that this takes; else None."""
+        """Return the evaluation of a start, without a solve, if all is known of it that this takes;
+        else None."""
         return None
 
 
 class MachineProblem(WeightProblem):
-    """The problem of a machine with one output, evaluated with warm starts; it combines kernels where `start` does."""
+    """The problem of a machine with one output, evaluated with warm starts; it combines kernels
+    where `start` does."""
 
-    def __init__(self, stack: GramStack, machine: Any, options: LearnerOptions, start: Start = COLD) -> None:
+    def __init__(
+        self, stack: GramStack, machine: Any, options: LearnerOptions, start: Start = COLD
+    ) -> None:
         super().__init__(stack, machine, options)
         known = start.kernel
         self.kernel = known if known is not None and known.stack is stack else CombinedKernel(stack)
         # In weights of sum one a kernel whose slope is below the steepest has no part.
         like = None if start.like is None or not self.norm.sums_to_one else start.like * self.scale
-        self.far = np.zeros(stack.n_kernels, dtype=bool) if like is None else like < options.near * like.max()
+        self.far = (
+            np.zeros(stack.n_kernels, dtype=bool)
+            if like is None
+            else like < options.near * like.max()
+        )
 
     def combine(self, theta: Weights) -> Any:
         """Return the combined kernel at θ."""
@@ -401,7 +466,8 @@ class MachineProblem(WeightProblem):
         if start.weights is None:
             return None
         theta = self.scaled(start.weights)
-        # Weights of another set, as with other penalties, are moved into this one: nothing is known of them there.
+        # Weights of another set, as with other penalties, are moved into this one: nothing is known
+        # of them there.
         start = start.at(theta * self.scale)
         if start.slopes is None or np.isnan(start.slopes[~self.far | (theta > 0)]).any():
             return None
@@ -420,10 +486,13 @@ class MachineProblem(WeightProblem):
         support = nonzero_rows(solution.beta)
         every = np.arange(self.stack.n_kernels)
         blank = np.zeros((len(every), len(support), *solution.beta.shape[1:]))
-        unknown = Evaluation(theta, solution, np.inf, np.full(len(every), np.nan), blank, support, self.far)
+        unknown = Evaluation(
+            theta, solution, np.inf, np.full(len(every), np.nan), blank, support, self.far
+        )
         asked = every[~self.far] if kernels is None else kernels
         known = self.add_slopes(unknown, np.union1d(asked, every[theta > 0]))
-        # The kernel part of the value, from the same products as the slopes, so that both bounds round alike.
+        # The kernel part of the value, from the same products as the slopes, so that both bounds
+        # round alike.
         quadratic = float(theta[theta > 0] @ known.q[theta > 0])
         upper = self.machine.program.primal_value(quadratic, solution.values, solution.intercept)
         if not self.machine.has_targets:
@@ -442,7 +511,9 @@ class MachineProblem(WeightProblem):
         return replace(at, products=products, q=q)
 
     def complete(self, at: Evaluation) -> Evaluation:
-        return at if at.complete else self.add_slopes(at, np.flatnonzero(np.isnan(at.q) & ~self.far))
+        return (
+            at if at.complete else self.add_slopes(at, np.flatnonzero(np.isnan(at.q) & ~self.far))
+        )
 
     def watch(self, at: Evaluation) -> Numbers:
         """Return the kernels with a weight, or a slope not far from the steepest."""
@@ -450,27 +521,39 @@ class MachineProblem(WeightProblem):
 
     def plane(self, at: Evaluation) -> tuple[float, Weights]:
         # A kernel that is left to the certificate is one that lowers nothing.
-        return self.machine.linear_value(at.solution), np.where(self.far & np.isnan(at.q), 0.0, at.q)
+        return self.machine.linear_value(at.solution), np.where(
+            self.far & np.isnan(at.q), 0.0, at.q
+        )
 
     def curvature(self, at: Evaluation) -> Array:
-        """Return ∂²J/∂θ² among the known kernels, while the free samples stay free: how β depends on the weights.
+        """Return ∂²J/∂θ² among the known kernels, while the free samples stay free: how β depends
+        on the weights.
 
-        The free coefficients solve a linear system in the combined kernel, so their answer to a change of θ_m is its
-        inverse times K_m β; everything else is fixed at its bound. Several outputs depend on the weights independently.
+        The free coefficients solve a linear system in the combined kernel, so their answer to a
+        change of θ_m is its inverse times K_m β; everything else is fixed at its bound. Several
+        outputs depend on the weights independently.
         """
         beta, known = at.solution.beta, at.known
         outputs: list[Any] = [(self.machine.program, beta, ...)]
         if beta.ndim == 2:
-            outputs = [(one.program, beta[:, c], (..., c)) for c, one in enumerate(self.machine.machines)]
+            outputs = [
+                (one.program, beta[:, c], (..., c)) for c, one in enumerate(self.machine.machines)
+            ]
         H = np.zeros((len(known), len(known)))
         for program, own, output in outputs:
             free = program.free(own)
             if len(free) == 0:
                 continue
             inside = np.isin(free, at.support, assume_unique=True)
-            products = np.empty((len(known), len(free), *at.products.shape[2:]))  # K_m β / d_m² of the known kernels
-            products[:, inside] = at.products[np.ix_(known, np.searchsorted(at.support, free[inside]))]
-            if not inside.all():  # without a tube a sample may be free and yet have a coefficient of zero
+            products = np.empty(
+                (len(known), len(free), *at.products.shape[2:])
+            )  # K_m β / d_m² of the known kernels
+            products[:, inside] = at.products[
+                np.ix_(known, np.searchsorted(at.support, free[inside]))
+            ]
+            if (
+                not inside.all()
+            ):  # without a tube a sample may be free and yet have a coefficient of zero
                 products[:, ~inside] = self._products(at, free[~inside], known)
             V = products[output].T
             right = np.column_stack([V, np.ones(len(free))])
@@ -488,7 +571,8 @@ class SmoothProblem(MachineProblem):
     """The problem of a machine whose coefficients are slopes of a smooth loss."""
 
     def assess(self, theta: Weights, beta: Array) -> None:
-        """Return None: of coefficients that are no slopes, such as mixtures, no dual value is known."""
+        """Return None: of coefficients that are no slopes, such as mixtures, no dual value is
+        known."""
         return
 
     def known(self, start: Start) -> None:
@@ -496,18 +580,22 @@ class SmoothProblem(MachineProblem):
         return
 
     def curvature(self, at: Evaluation) -> Array:
-        """Return (K_mβ)ᵀ(I + WK)⁻¹W(K_lβ), with W the curvature of the loss, among the known kernels."""
+        """Return (K_mβ)ᵀ(I + WK)⁻¹W(K_lβ), with W the curvature of the loss, among the known
+        kernels."""
         V = np.zeros((self.stack.n_samples, len(at.known)))
         V[at.support] = at.products[at.known].T  # W does not read samples without a coefficient
         loss = self.machine.program.at(at.solution.point)
-        answer, _ = solve_curved(self.combine(at.theta).products, loss.times, loss.times(V), tol=1e-4)
+        answer, _ = solve_curved(
+            self.combine(at.theta).products, loss.times, loss.times(V), tol=1e-4
+        )
         H = V.T @ answer
         # An infinite loss has no curvature.
         return np.asarray(0.5 * (H + H.T) if np.isfinite(H).all() else np.zeros_like(H))
 
 
 class MulticlassProblem(MachineProblem):
-    """The problem of a joint machine; where its free samples are too many, slopes alone show the curvature."""
+    """The problem of a joint machine; where its free samples are too many, slopes alone show the
+    curvature."""
 
     #: The last evaluation whose curvature was computed, and the secants' curvature there.
     _secant: tuple[Evaluation, Array] | None = None
@@ -517,13 +605,20 @@ class MulticlassProblem(MachineProblem):
         return
 
     def curvature(self, at: Evaluation) -> Array:
-        """Return that of the free coefficients where they can be factorised, else that of the slopes' secants."""
+        """Return that of the free coefficients where they can be factorised, else that of the
+        slopes' secants."""
         K, program = self.combine(at.theta), self.machine.program
-        most = self.options.most_free if self.stack.stores_combined else min(self.options.most_free, K.block_samples)
+        most = (
+            self.options.most_free
+            if self.stack.stores_combined
+            else min(self.options.most_free, K.block_samples)
+        )
         H = joint_curvature(K, program, at, most, self.options.in_single(self.stack.n_samples))
         if H is not None:
             # All classes share the weights: their blocks, and those between them, add up.
-            return np.asarray(H.reshape(program.n_classes, len(at.q), program.n_classes, -1).sum(axis=(0, 2)))
+            return np.asarray(
+                H.reshape(program.n_classes, len(at.q), program.n_classes, -1).sum(axis=(0, 2))
+            )
         H = self._secant_curvature(at)
         self._secant = at, H
         return H
@@ -531,7 +626,9 @@ class MulticlassProblem(MachineProblem):
     def _secant_curvature(self, at: Evaluation) -> Array:
         """Return the update by Broyden, Fletcher, Goldfarb and Shanno of what was returned last."""
         if self._secant is None:
-            return np.diag(steepest_curvature(at.theta, np.maximum(at.q, 1e-12 * at.q.max(initial=0.0))))
+            return np.diag(
+                steepest_curvature(at.theta, np.maximum(at.q, 1e-12 * at.q.max(initial=0.0)))
+            )
         here, H = self._secant
         s, change = at.theta - here.theta, here.q - at.q
         Hs, along = H @ s, float(s @ change)
@@ -542,12 +639,14 @@ class MulticlassProblem(MachineProblem):
 
 
 def steepest_curvature(theta: Weights, q: Weights) -> Weights:
-    """Return the largest ∂²J/∂θ_m² of slopes q: they fall at most with the power 2 of θ as one weight alone changes."""
+    """Return the largest ∂²J/∂θ_m² of slopes q: they fall at most with the power 2 of θ as one
+    weight alone changes."""
     return np.asarray(2.0 * q / np.maximum(theta, 1e-3 / len(theta)))
 
 
 def joint_curvature(K: Any, program: Any, at: Evaluation, most: int, single: bool) -> Array | None:
-    """Return ∂²J/∂θ² over all (class, kernel) of a joint machine; None for more free samples, or a singular block."""
+    """Return ∂²J/∂θ² over all (class, kernel) of a joint machine; None for more free samples, or a
+    singular block."""
     beta = at.solution.beta
     if free_coefficients(program, beta).any(axis=1).sum() > most:
         return None
@@ -557,22 +656,26 @@ def joint_curvature(K: Any, program: Any, at: Evaluation, most: int, single: boo
 
 
 @singledispatch
-def make_problem(machine: Any, stack: GramStack, options: LearnerOptions, start: Start) -> WeightProblem:
-    """Return the problem of a machine with one weight per kernel; modules of other machines register theirs."""
+def make_problem(
+    machine: Any, stack: GramStack, options: LearnerOptions, start: Start
+) -> WeightProblem:
+    """Return the problem of a machine with one weight per kernel; modules of other machines
+    register theirs."""
     if not machine.has_box:
         return SmoothProblem(stack, machine, options, start)
     kind = MachineProblem if machine.has_independent_outputs else MulticlassProblem
     return kind(stack, machine, options, start)
 
 
-# The best so far, and how to better it -------------------------------------------------------------------------------
+# The best so far, and how to better it ------------------------------------------------------------
 
 
 class BoundTracker(Search):
-    """Keeps the best evaluation, the best lower bound, and the evaluation whose own bounds are closest.
+    """Keeps the best evaluation, the best lower bound, and the evaluation whose own bounds are
+    closest.
 
-    The last is what a search returns: both bounds follow from its weights and β. A search may know a better
-    lower bound from another β, or from a mixture of several, and takes its steps by it.
+    The last is what a search returns: both bounds follow from its weights and β. A search may know
+    a better lower bound from another β, or from a mixture of several, and takes its steps by it.
 
     Parameters
     ----------
@@ -601,7 +704,8 @@ class BoundTracker(Search):
         self.lower, self.gap = -np.inf, np.inf
         #: What the last progress is owed to, where it is not the search itself.
         self.ended_by: str | None = None
-        #: Why what might close the gap further was not tried, and what to do; None if nothing was left out.
+        #: Why what might close the gap further was not tried, and what to do; None if nothing was
+        #: left out.
         self.hindrance: str | None = None
         #: Steps in a row that left the gap as it was, and the gap before the last step.
         self.n_idle_steps, self.gap_before_step = 0, np.inf
@@ -639,9 +743,11 @@ class BoundTracker(Search):
     def walk(
         self, here: Evaluation, direction: Weights, evaluate: Callable[[Weights], Evaluation | None]
     ) -> Evaluation | None:
-        """Return the end of a step along a direction that lowers the value or closes the gap; None if none does.
+        """Return the end of a step along a direction that lowers the value or closes the gap; None
+        if none does.
 
-        `evaluate` solves the machine at θ and takes note of the bounds; None ends the walk, and the search.
+        `evaluate` solves the machine at θ and takes note of the bounds; None ends the walk, and the
+        search.
         """
         problem, before, moves = self.problem, self.gap, direction != 0
         options, value = problem.options, problem.value(here)
@@ -650,9 +756,14 @@ class BoundTracker(Search):
             return float(problem.slopes(at)[moves] @ direction[moves])
 
         def hidden(size: float, end: Evaluation) -> bool:
-            # Differences below the machine's own gap prove no descent, nor do steps that rounding removes.
+            # Differences below the machine's own gap prove no descent, nor do steps that rounding
+            # removes.
             error = max(here.solution.gap, end.solution.gap) * abs(value)
-            return self.gap <= options.tol or -size * slope <= error or np.array_equal(end.theta, here.theta)
+            return (
+                self.gap <= options.tol
+                or -size * slope <= error
+                or np.array_equal(end.theta, here.theta)
+            )
 
         slope = slope_at(here)
         found = line_search(
@@ -671,7 +782,9 @@ class BoundTracker(Search):
             return None
         # Rounding hides what the step gains in the value, but not what it gains in the bound.
         rise = problem.value(self.proved) - value
-        closer = self.gap < options.closer * before and rise <= (here.solution.gap + 1e-12) * abs(value)
+        closer = self.gap < options.closer * before and rise <= (here.solution.gap + 1e-12) * abs(
+            value
+        )
         return self.proved if closer else None
 
     def sharpen(self) -> bool:
@@ -681,9 +794,11 @@ class BoundTracker(Search):
         return not exact
 
     def note_planes(self, planes: list[tuple[float, Weights, Array]]) -> Weights | None:
-        """Take note of the bound that the planes of several β prove; return where it is least, or None if unknown.
+        """Take note of the bound that the planes of several β prove; return where it is least, or
+        None if unknown.
 
-        The value of the dual is concave: the mixture of the β bounds the optimum no less than that of the planes.
+        The value of the dual is concave: the mixture of the β bounds the optimum no less than that
+        of the planes.
         """
         constants, slopes, betas = zip(*planes, strict=True)
         found = self.problem.norm.lowest_plane_point(np.array(constants), np.array(slopes))
@@ -711,7 +826,8 @@ class BoundTracker(Search):
         self.gap_before_step = self.gap
 
     def goes_on(self) -> bool:
-        """Whether the gap is above `tol`, the history has room, and the last steps have not all been idle."""
+        """Whether the gap is above `tol`, the history has room, and the last steps have not all
+        been idle."""
         options = self.problem.options
         has_room = len(self.history) < options.max_iter
         return self.gap > options.tol and has_room and self.n_idle_steps < options.n_idle
@@ -729,7 +845,7 @@ class BoundTracker(Search):
         return replace(learned, ended_by=self.ended_by, hindrance=self.hindrance)
 
 
-# Progress: a bar where rich is installed, else plain lines on stdout -----------------------------------------------
+# Progress: a bar where rich is installed, else plain lines on stdout ------------------------------
 
 
 #: Says where a run is: in words and, where an end is known, how much of a total is done.
@@ -738,16 +854,28 @@ Advance = Callable[..., None]
 
 @contextmanager
 def progress(what: str, total: float | None = None, verbose: bool = True) -> Iterator[Advance]:
-    """Show what runs and how far it is while the block runs, if `verbose`; the value is called with every new state."""
+    """Show what runs and how far it is while the block runs, if `verbose`; the value is called with
+    every new state."""
     if not verbose:
         yield lambda state, completed=None, total=None: None
         return
     try:
-        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+        from rich.progress import (
+            BarColumn,
+            Progress,
+            TextColumn,
+            TimeElapsedColumn,
+            TimeRemainingColumn,
+        )
     except ImportError:  # it comes with the extra `cli`
         yield lambda state, completed=None, total=None: print(f"{what}: {state}", flush=True)
         return
-    columns = [TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[state]}"), TimeElapsedColumn()]
+    columns = [
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.fields[state]}"),
+        TimeElapsedColumn(),
+    ]
     with Progress(*columns, TextColumn("left"), TimeRemainingColumn()) as bar:
         task = bar.add_task(what, total=total, state="")
 
@@ -759,12 +887,14 @@ def progress(what: str, total: float | None = None, verbose: bool = True) -> Ite
 
 @contextmanager
 def gap_progress(machine: Any, options: LearnerOptions) -> Iterator[Callable[[float], None]]:
-    """Show how many of the decades from a gap of 1 down to `tol` are done; the value is called with each new gap."""
+    """Show how many of the decades from a gap of 1 down to `tol` are done; the value is called with
+    each new gap."""
     if not options.verbose:
         yield lambda gap: None
         return
     tol, numbers = options.tol, count(1)
     with progress(type(machine).__name__, max(-log10(tol), 1e-9)) as show:
         yield lambda gap: show(
-            f"iteration {next(numbers)}, gap {gap:.1e} of {tol:.0e}", -log10(min(max(gap, tol * 1e-3), 1.0))
+            f"iteration {next(numbers)}, gap {gap:.1e} of {tol:.0e}",
+            -log10(min(max(gap, tol * 1e-3), 1.0)),
         )

@@ -1,4 +1,5 @@
-"""The papers' searches over the simplex of the weights: SimpleMKL's descent, and the planes of SILP."""
+"""The papers' searches over the simplex of the weights: SimpleMKL's descent, and the planes of
+SILP."""
 
 from __future__ import annotations
 
@@ -13,14 +14,15 @@ from kernelmosaic.learning.newton import polish
 from kernelmosaic.learning.norms import Weights
 from kernelmosaic.learning.problem import ROUNDING, Evaluation, Learner, WeightProblem, make_problem
 
-# Descent along the reduced gradient ----------------------------------------------------------------------------------
+# Descent along the reduced gradient ---------------------------------------------------------------
 
 
 class ReducedGradient(Learner):
     """Minimise the machine's value J(θ) over Σ θ = 1, θ ≥ 0 along the reduced gradient.
 
-    The largest weight pays for the changes of all others. As long as the value falls, the step goes on until a weight
-    reaches zero, which then leaves the direction; the last stretch is searched for its lowest point.
+    The largest weight pays for the changes of all others. As long as the value falls, the step goes
+    on until a weight reaches zero, which then leaves the direction; the last stretch is searched
+    for its lowest point.
 
     References
     ----------
@@ -31,7 +33,11 @@ class ReducedGradient(Learner):
     stalled = ROUNDING
 
     def _learn(self, stack: GramStack, machine: Any, start: Start) -> Learned:
-        return _Descent(make_problem(machine, stack, self.options, start), start.beta).improve().learned()
+        return (
+            _Descent(make_problem(machine, stack, self.options, start), start.beta)
+            .improve()
+            .learned()
+        )
 
 
 class _Descent(SearchWithSuccessor):
@@ -47,7 +53,8 @@ class _Descent(SearchWithSuccessor):
         if (self.is_short_of_steps or self.is_slower_than_path) and self.hand_over():
             return True
         before = self.best
-        # The steepest feasible direction when the largest weight balances all others, for the slopes −q.
+        # The steepest feasible direction when the largest weight balances all others, for the
+        # slopes −q.
         pivot = int(np.argmax(before.theta))
         direction = before.q - before.q[pivot]
         direction[(before.theta <= 0) & (direction < 0)] = 0.0
@@ -89,16 +96,21 @@ class _Descent(SearchWithSuccessor):
         self.best = trial if trial.upper <= self.best.upper else self.best
         return True
 
-    def _search(self, direction: Weights, longest: float, end: Evaluation, most_cuts: int = 12) -> None:
-        """Look between the best point and `end` for the lowest one: where the slope along the line vanishes.
+    def _search(
+        self, direction: Weights, longest: float, end: Evaluation, most_cuts: int = 12
+    ) -> None:
+        """Look between the best point and `end` for the lowest one: where the slope along the line
+        vanishes.
 
-        A first point that is low enough, as a line search returns it, costs more descents than it spares solves.
+        A first point that is low enough, as a line search returns it, costs more descents than it
+        spares solves.
         """
         start = self.best
         slope = -float(start.q @ direction)
         low, high, slope_low, slope_high = 0.0, longest, slope, -float(end.q @ direction)
         for _ in range(most_cuts):
-            # The slope taken as linear; where an inexact machine makes it fall along the line, the middle.
+            # The slope taken as linear; where an inexact machine makes it fall along the line, the
+            # middle.
             share = slope_low / (slope_low - slope_high) if slope_low < slope_high else 0.5
             size = low + (high - low) * min(max(share, 0.05), 0.95)
             trial = self._evaluate(start.theta + size * direction)
@@ -116,36 +128,44 @@ class _Descent(SearchWithSuccessor):
                 high, slope_high = size, max(trial_slope, 0.0)
 
     def _evaluate(self, theta: Weights) -> Evaluation | None:
-        trial = self.problem.evaluate(self.problem.retract(theta), self.best.solution.beta, self.inner)
+        trial = self.problem.evaluate(
+            self.problem.retract(theta), self.best.solution.beta, self.inner
+        )
         self.note(trial)
         return trial
 
 
-# Column generation: a linear program over the weights, and the machine as the oracle of its constraints --------------
+# Column generation: a linear program over the weights, and the machine as the oracle of its constra
 
 
 class SILP(Learner):
-    """Minimise the largest of the planes lin(β) − ⟨θ, q(β)⟩ over Σ θ = 1, θ ≥ 0, adding the worst plane each time.
+    """Minimise the largest of the planes lin(β) − ⟨θ, q(β)⟩ over Σ θ = 1, θ ≥ 0, adding the worst
+    plane each time.
 
-    Every β of the machine gives a plane below its value J(θ), so the master problem bounds the optimum from below, and
-    the machine solved at any weights bounds it from above. The master's own weights jump from corner to corner of the
-    simplex, so the machine is solved part of the way from the best weights to them instead.
+    Every β of the machine gives a plane below its value J(θ), so the master problem bounds the
+    optimum from below, and the machine solved at any weights bounds it from above. The master's own
+    weights jump from corner to corner of the simplex, so the machine is solved part of the way from
+    the best weights to them instead.
 
-    In discriminant analysis the plane of β is Σ_j (2 h_jᵀβ_j − λ β_jᵀβ_j) − Σ_i s_i Σ_j β_jᵀN_iβ_j, the constraint of
-    Ye et al. up to factors of β and of the whole; the worst one is a Cholesky factorisation away.
+    In discriminant analysis the plane of β is Σ_j (2 h_jᵀβ_j − λ β_jᵀβ_j) − Σ_i s_i Σ_j β_jᵀN_iβ_j,
+    the constraint of Ye et al. up to factors of β and of the whole; the worst one is a Cholesky
+    factorisation away.
 
     References
     ----------
-    Sonnenburg, Rätsch, Schäfer and Schölkopf (2006), "Large scale multiple kernel learning". Ben-Ameur and Neto (2007),
-    "Acceleration of cutting-plane and column generation algorithms", for the part of the way. Ye, Ji and Chen (2008),
-    theorem 2.3 and equations 37, 38, 44 and 47, for discriminant analysis.
+    Sonnenburg, Rätsch, Schäfer and Schölkopf (2006), "Large scale multiple kernel learning".
+    Ben-Ameur and Neto (2007), "Acceleration of cutting-plane and column generation algorithms", for
+    the part of the way. Ye, Ji and Chen (2008), theorem 2.3 and equations 37, 38, 44 and 47, for
+    discriminant analysis.
     """
 
     norm_needs = ("sums_to_one",)
     stalled = ROUNDING
 
     def _learn(self, stack: GramStack, machine: Any, start: Start) -> Learned:
-        return polish(_Master(make_problem(machine, stack, self.options, start), start.beta).improve())
+        return polish(
+            _Master(make_problem(machine, stack, self.options, start), start.beta).improve()
+        )
 
 
 class _Master(SearchWithSuccessor):
@@ -161,7 +181,8 @@ class _Master(SearchWithSuccessor):
         super().__init__(problem, first, successor_of(problem))
 
     def step(self) -> bool:
-        """Solve the master problem and add the machine's plane there; False if there is no new one."""
+        """Solve the master problem and add the machine's plane there; False if there is no new
+        one."""
         if (self.is_short_of_steps or self.is_slower_than_path) and self.hand_over():
             return True
         options, corner = self.problem.options, self.note_planes(self.planes)
@@ -170,7 +191,9 @@ class _Master(SearchWithSuccessor):
         if is_old or self.known_gap <= options.tol:
             return False
         theta = self.best.theta + self.share * (corner - self.best.theta)
-        trial = self.problem.evaluate(self.problem.retract(theta), self.best.solution.beta, self.inner)
+        trial = self.problem.evaluate(
+            self.problem.retract(theta), self.best.solution.beta, self.inner
+        )
         if trial is None:
             return False
         self._add_plane(self.problem, trial)

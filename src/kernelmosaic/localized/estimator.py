@@ -13,7 +13,15 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from kernelmosaic._checks import check_C, check_count
-from kernelmosaic._typing import AnyArray, Array, Estimator, KernelsLike, MatrixLike, Seed, TargetLike
+from kernelmosaic._typing import (
+    AnyArray,
+    Array,
+    Estimator,
+    KernelsLike,
+    MatrixLike,
+    Seed,
+    TargetLike,
+)
 from kernelmosaic.engine.fit import Recipe
 from kernelmosaic.engine.samples import FitInput
 from kernelmosaic.engine.tasks import PathRule, accuracy
@@ -34,7 +42,8 @@ def has_projections(estimator: Estimator) -> bool:
 
 
 def has_learned_projections(estimator: Estimator) -> bool:
-    """The same of the kernels that were fitted, whatever the parameters say now; of the parameters before a fit."""
+    """The same of the kernels that were fitted, whatever the parameters say now; of the parameters
+    before a fit."""
     if not hasattr(estimator, "function_"):
         return has_projections(estimator)
     return any(True for _ in estimator.function_.projections())
@@ -43,12 +52,14 @@ def has_learned_projections(estimator: Estimator) -> bool:
 class ProjectedSamples(TransformerMixin):
     """The methods of a transformer, in the containers `set_output` asks for.
 
-    Localized estimators take them over one by one, each available only if there is a projected kernel; scikit-learn
-    wraps them where they are defined, and would not leave a method that need not be there as it is.
+    Localized estimators take them over one by one, each available only if there is a projected
+    kernel; scikit-learn wraps them where they are defined, and would not leave a method that need
+    not be there as it is.
     """
 
     def transform(self: Any, X: MatrixLike) -> MatrixLike:
-        """Return the samples in the learned projections, side by side in the order of the kernels (and classes).
+        """Return the samples in the learned projections, side by side in the order of the kernels
+        (and classes).
 
         Only estimators with a :class:`~kernelmosaic.kernels.Projected` kernel have this method.
 
@@ -63,10 +74,13 @@ class ProjectedSamples(TransformerMixin):
         """
         X = self.read(X)
         every = [expansion.kernel_set.views(X) for expansion in self.function_.expansions]
-        return np.hstack([kernel.transform(every[c][m]) for c, m, kernel in self.function_.projections()])
+        return np.hstack(
+            [kernel.transform(every[c][m]) for c, m, kernel in self.function_.projections()]
+        )
 
     def get_feature_names_out(self: Any, input_features: Any = None) -> AnyArray:
-        """Return the names of the columns of :meth:`transform`: the kernel's, after the class's if each has its own.
+        """Return the names of the columns of :meth:`transform`: the kernel's, after the class's if
+        each has its own.
 
         Parameters
         ----------
@@ -107,31 +121,47 @@ class BaseLocalized(TransformerMixin, BaseMKL, auto_wrap_output_keys=None):  # t
         make_step(self.step)
         if self.approximation is not None and has_projections(self):
             raise ValueError(
-                f"approximation={self.approximation!r}: projections are learned with exact kernels only; use "
-                "approximation=None, or kernels that are not Projected."
+                f"approximation={self.approximation!r}: projections are learned with exact kernels"
+                " only; use approximation=None, or kernels that are not Projected."
             )
         if self.gating_kernel is not None and not isinstance(self.gating_kernel, Kernel):
             raise TypeError(
-                f"gating_kernel={self.gating_kernel!r}: give a kernel or None; {suggest_kernel(self.gating_kernel)}"
+                f"gating_kernel={self.gating_kernel!r}: give a kernel or None;"
+                f" {suggest_kernel(self.gating_kernel)}"
             )
 
     def recipe(self, given: FitInput) -> Recipe:
         if given.device is not None and has_projections(self):
-            raise ValueError(f"device={given.device!r}: projected kernels are learned on the host; use device=None.")
+            raise ValueError(
+                f"device={given.device!r}: projected kernels are learned on the host; use"
+                " device=None."
+            )
         recipe = super().recipe(given)
         return replace(recipe, kernels=replace(recipe.kernels, host_samples=3000))
 
     def _method(self) -> GateMethod:
         gating, most, verbose = make_gating(self.gating), int(self.max_iter), bool(self.verbose)
-        descent = GateLearner(gating, self.step, self.tol, most, verbose, int(self.n_iter_no_change))
-        columns, kernel, kinds = self.gating_columns, self.gating_kernel, set(super().kernel_traits("input_kind"))
-        return GateMethod(descent, columns, kernel, int(self.n_init), self.n_jobs, self.random_state, kinds)
+        descent = GateLearner(
+            gating, self.step, self.tol, most, verbose, int(self.n_iter_no_change)
+        )
+        columns, kernel, kinds = (
+            self.gating_columns,
+            self.gating_kernel,
+            set(super().kernel_traits("input_kind")),
+        )
+        return GateMethod(
+            descent, columns, kernel, int(self.n_init), self.n_jobs, self.random_state, kinds
+        )
 
-    # Samples in ----------------------------------------------------------------------------------------------------
+    # Samples in -----------------------------------------------------------------------------------
 
     def kernel_traits(self, trait: str, entries: Any = None) -> list[Any]:
         traits = super().kernel_traits(trait, entries)
-        return [*traits, getattr(self.gating_kernel, trait)] if isinstance(self.gating_kernel, Kernel) else traits
+        return (
+            [*traits, getattr(self.gating_kernel, trait)]
+            if isinstance(self.gating_kernel, Kernel)
+            else traits
+        )
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -141,7 +171,7 @@ class BaseLocalized(TransformerMixin, BaseMKL, auto_wrap_output_keys=None):  # t
             tags.transformer_tags = None
         return tags
 
-    # Predictions out -----------------------------------------------------------------------------------------------
+    # Predictions out ------------------------------------------------------------------------------
 
     def gate(self, X: MatrixLike) -> Array:
         """Return how much each kernel counts for each sample.
@@ -153,7 +183,8 @@ class BaseLocalized(TransformerMixin, BaseMKL, auto_wrap_output_keys=None):  # t
 
         Returns
         -------
-        ndarray of shape (n_samples, P), or (n_samples, P, classes) where every class has gates of its own
+        ndarray of shape (n_samples, P), or (n_samples, P, classes) where every class has gates of
+        its own
         """
         X = self.read(X)
         gates: Array = np.moveaxis(self.function_.gates(X), 0, -1)
@@ -161,11 +192,12 @@ class BaseLocalized(TransformerMixin, BaseMKL, auto_wrap_output_keys=None):  # t
 
     @property
     def projections_(self) -> dict[str, Array]:
-        """The learned projections W by the names of their kernels, of shape (columns of the kernel, n_components).
+        """The learned projections W by the names of their kernels, of shape (columns of the kernel,
+        n_components).
 
-        A projected sample is Wᵀx, x having the columns that the kernel reads. Where every class has projections of its
-        own, the class stands before the name of the kernel, as in :meth:`get_feature_names_out`. The dict is empty
-        where no kernel is projected.
+        A projected sample is Wᵀx, x having the columns that the kernel reads. Where every class has
+        projections of its own, the class stands before the name of the kernel, as in
+        :meth:`get_feature_names_out`. The dict is empty where no kernel is projected.
         """
         check_is_fitted(self)
         several = len(self.function_.expansions) > 1
@@ -178,7 +210,9 @@ class BaseLocalized(TransformerMixin, BaseMKL, auto_wrap_output_keys=None):  # t
         return projections
 
     transform = available_if(has_learned_projections)(ProjectedSamples.transform)
-    get_feature_names_out = available_if(has_learned_projections)(ProjectedSamples.get_feature_names_out)
+    get_feature_names_out = available_if(has_learned_projections)(
+        ProjectedSamples.get_feature_names_out
+    )
 
     @available_if(has_projections)
     def fit_transform(self, X: MatrixLike, y: TargetLike = None, **options: Any) -> MatrixLike:
@@ -189,32 +223,37 @@ class BaseLocalized(TransformerMixin, BaseMKL, auto_wrap_output_keys=None):  # t
 class LocalizedMKLClassifier(BaseLocalized, MKLClassifier):
     """Support vector classifier on a locally weighted sum of kernels.
 
-    Minimises ½ Σ_m ‖w_m‖² + C Σ ξ_i over the gates and f(x) = Σ_m η_m(x) ⟨w_m, φ_m(x)⟩ + b, subject to y_i f(x_i) ≥ 1 −
-    ξ_i. For given gates it is a support vector machine on k(x, z) = Σ_m η_m(x) k_m(x, z) η_m(z); over the gates the
-    problem is not convex, so it is solved from `n_init` random starts. More than two classes are each separated from
-    the rest, with their own gates, or all in one problem with shared gates; see `multi_class`.
+    Minimises ½ Σ_m ‖w_m‖² + C Σ ξ_i over the gates and f(x) = Σ_m η_m(x) ⟨w_m, φ_m(x)⟩ + b, subject
+    to y_i f(x_i) ≥ 1 − ξ_i. For given gates it is a support vector machine on k(x, z) = Σ_m η_m(x)
+    k_m(x, z) η_m(z); over the gates the problem is not convex, so it is solved from `n_init` random
+    starts. More than two classes are each separated from the rest, with their own gates, or all in
+    one problem with shared gates; see `multi_class`.
 
     Parameters
     ----------
     kernels : list, default=None
-        Items are kernels, ``(name, kernel)`` or ``(name, kernel, columns)``, as in :class:`MKLClassifier`. One kernel
-        may occur several times; :class:`~kernelmosaic.kernels.Projected` kernels have their projections learned.
+        Items are kernels, ``(name, kernel)`` or ``(name, kernel, columns)``, as in
+        :class:`MKLClassifier`. One kernel may occur several times;
+        :class:`~kernelmosaic.kernels.Projected` kernels have their projections learned.
     C : float, default=10.0
-        Weight of the slack in the objective. Gates below one shrink the kernels; the default is therefore larger than
-        that of :class:`MKLClassifier`.
+        Weight of the slack in the objective. Gates below one shrink the kernels; the default is
+        therefore larger than that of :class:`MKLClassifier`.
     gating : {"softmax", "sigmoid", "constant", "gaussian"} or Gating, default="softmax"
-        How a gate depends on the sample. ``"softmax"``: the gates of a sample sum to one. ``"sigmoid"``: each gate is
-        independent of the others. ``"constant"``: not at all, a global combination whose weights are the squared gates.
-        ``"gaussian"``: by a centre and widths.
+        How a gate depends on the sample. ``"softmax"``: the gates of a sample sum to one.
+        ``"sigmoid"``: each gate is independent of the others. ``"constant"``: not at all, a global
+        combination whose weights are the squared gates. ``"gaussian"``: by a centre and widths.
     gating_columns : columns, default=None
-        Columns that the gates read, as in :class:`~sklearn.compose.ColumnTransformer`; None means all columns. Gates
-        that read many columns overfit where the kernels separate the classes without them; use one or two.
+        Columns that the gates read, as in :class:`~sklearn.compose.ColumnTransformer`; None means
+        all columns. Gates that read many columns overfit where the kernels separate the classes
+        without them; use one or two.
     gating_kernel : Kernel, default=None
-        Gates in the space of this kernel: they read the leading coordinates (at most 20) of its kernel principal
-        component analysis of the training set, so that sequences and precomputed kernels can be gated.
+        Gates in the space of this kernel: they read the leading coordinates (at most 20) of its
+        kernel principal component analysis of the training set, so that sequences and precomputed
+        kernels can be gated.
     step : {"armijo", "lbfgs", "fixed"}, default="armijo"
-        How the gates are improved: steepest descent, or quasi-Newton steps in a third to a half of the time, whose
-        gates predict a little worse, both with a line search; or fifty steps of 0.01, `max_iter` if that is less.
+        How the gates are improved: steepest descent, or quasi-Newton steps in a third to a half of
+        the time, whose gates predict a little worse, both with a line search; or fifty steps of
+        0.01, `max_iter` if that is less.
     n_init : int, default=3
         Random starts, of which the one with the least objective is kept; they run in parallel.
     slack : {1, 2}, default=1
@@ -222,58 +261,65 @@ class LocalizedMKLClassifier(BaseLocalized, MKLClassifier):
     normalize : {"trace", "diagonal", "centered"} or None, default="trace"
         How kernels are put on one scale; see :class:`MKLClassifier`.
     approximation : {"nystroem", "leading", "fourier"} or None, default=None
-        None computes the kernels exactly; else each becomes a block of features, as in :class:`MKLClassifier`, and X
-        may stay in a file. The columns of the gates are kept in memory: of many, name a few as `gating_columns`. The
-        space of a `gating_kernel` is learned from at most a thousand samples then. Projected kernels must be exact.
+        None computes the kernels exactly; else each becomes a block of features, as in
+        :class:`MKLClassifier`, and X may stay in a file. The columns of the gates are kept in
+        memory: of many, name a few as `gating_columns`. The space of a `gating_kernel` is learned
+        from at most a thousand samples then. Projected kernels must be exact.
     rank : int or sequence of P int, default=500
         Maximum number of features per kernel.
     tol : float, default=1e-2
-        The convergence parameter τ: an iteration is short if J(t) > (1 − τ) J(t − 1), that is, if the objective J falls
-        by less than this share of itself.
+        The convergence parameter τ: an iteration is short if J(t) > (1 − τ) J(t − 1), that is, if
+        the objective J falls by less than this share of itself.
     n_iter_no_change : int, default=3
-        The number of short iterations in a row at which to stop; 1 is the published rule, which may stop at once where
-        the search starts on a plateau.
+        The number of short iterations in a row at which to stop; 1 is the published rule, which may
+        stop at once where the search starts on a plateau.
     max_iter : int, default=100
         Maximum number of iterations on the gates.
     memory_budget : float, default=None
-        Bytes the Gram matrices, or features, may take, and what :class:`MKLClassifier` lists on top; None means half of
-        the free memory.
+        Bytes the Gram matrices, or features, may take, and what :class:`MKLClassifier` lists on
+        top; None means half of the free memory.
     device : str, default=None
         As in `MKLClassifier`; projected kernels are learned on the host only.
     n_jobs : int, default=None
-        Starts, and classes with their own gates, learned at the same time, on threads; None means as many as the
-        linear algebra may use, -1 all cores.
+        Starts, and classes with their own gates, learned at the same time, on threads; None means
+        as many as the linear algebra may use, -1 all cores.
     verbose : bool, default=False
         Show the progress; starts then run one after the other.
     random_state : int, RandomState or None, default=0
         Of the starts, and of the landmarks or frequencies of kernels that are approximated.
     multi_class : {"ovr", "ovr-shared", "joint", "pairwise"}, default="ovr"
-        How more than two classes are handled: one versus rest, each with its own gates; or all in one problem with
-        shared gates and a constant per class, as in :class:`MKLClassifier`.
+        How more than two classes are handled: one versus rest, each with its own gates; or all in
+        one problem with shared gates and a constant per class, as in :class:`MKLClassifier`.
     class_weight : dict, "balanced" or None, default=None
         Factors of C, class by class.
     calibration : {"sigmoid", "isotonic"} or None, default=None
-        How decision values become the probabilities of :meth:`predict_proba`; see :class:`MKLClassifier`.
+        How decision values become the probabilities of :meth:`predict_proba`; see
+        :class:`MKLClassifier`.
 
     Attributes
     ----------
     weights_ : ndarray of shape (P,), or (classes, P) for more than two classes, one versus rest
         The mean gate of each kernel over the training set.
     gating_params_ : dict, or list of dict for more than two classes, one versus rest
-        Parameters of the gates in the units of the columns they read (which are standardised inside): ``coef`` and
-        ``intercept`` of softmax and sigmoid scores, ``centres`` and ``widths``, or ``weights``.
+        Parameters of the gates in the units of the columns they read (which are standardised
+        inside): ``coef`` and ``intercept`` of softmax and sigmoid scores, ``centres`` and
+        ``widths``, or ``weights``.
     kernel_names_ : list of str
         Names of the kernels; copies are numbered.
-    dual_coef_, support_, n_support_, support_fraction_, intercept_, classes_, n_features_in_, feature_names_in_
+    dual_coef_, support_, n_support_, support_fraction_, intercept_, classes_, n_features_in_,
+    feature_names_in_
         As in :class:`MKLClassifier`.
     objective_ : float
-        Primal value of the training problem at the returned gates, coefficients and constants; summed over the classes.
+        Primal value of the training problem at the returned gates, coefficients and constants;
+        summed over the classes.
     duality_gap_ : float
-        Certified relative duality gap of the machine under the final gates; the largest over the classes.
+        Certified relative duality gap of the machine under the final gates; the largest over the
+        classes.
     n_iter_, n_solves_ : int
         Iterations on the gates of the best start, and how often a machine was solved in all starts.
     history_ : list of dict
-        Objective and the machine's gap after every iteration of the best start, from the start itself on.
+        Objective and the machine's gap after every iteration of the best start, from the start
+        itself on.
 
     References
     ----------
@@ -353,7 +399,8 @@ class LocalizedMKLClassifier(BaseLocalized, MKLClassifier):
 class LocalizedMKLRegressor(BaseLocalized, MKLRegressor):
     """Support vector regression on a locally weighted sum of kernels.
 
-    Minimises ½ Σ_m ‖w_m‖² + C Σ max(0, |y_i − f(x_i)| − ε) over the gates and f(x) = Σ_m η_m(x) ⟨w_m, φ_m(x)⟩ + b.
+    Minimises ½ Σ_m ‖w_m‖² + C Σ max(0, |y_i − f(x_i)| − ε) over the gates and f(x) = Σ_m η_m(x)
+    ⟨w_m, φ_m(x)⟩ + b.
 
     Parameters
     ----------
@@ -372,7 +419,8 @@ class LocalizedMKLRegressor(BaseLocalized, MKLRegressor):
 
     Attributes
     ----------
-    weights_, gating_params_, kernel_names_, dual_coef_, support_, n_support_, support_fraction_, intercept_, \
+    weights_, gating_params_, kernel_names_, dual_coef_, support_, n_support_, support_fraction_,
+    intercept_, \
 objective_, duality_gap_, n_iter_, n_solves_, history_
         As in :class:`LocalizedMKLClassifier`.
 
@@ -445,8 +493,8 @@ objective_, duality_gap_, n_iter_, n_solves_, history_
 class LocalizedMKLOneClass(BaseLocalized, MKLOneClass):
     """One-class support vector machine on a locally weighted sum of kernels.
 
-    Minimises ½ Σ_m ‖w_m‖² + 1/(ν n) Σ ξ_i + b over the gates and f(x) = Σ_m η_m(x) ⟨w_m, φ_m(x)⟩ + b, subject to
-    f(x_i) ≥ −ξ_i; with ``slack=2``, 1/(2ν) Σ ξ_i² in place of 1/(ν n) Σ ξ_i.
+    Minimises ½ Σ_m ‖w_m‖² + 1/(ν n) Σ ξ_i + b over the gates and f(x) = Σ_m η_m(x) ⟨w_m, φ_m(x)⟩ +
+    b, subject to f(x_i) ≥ −ξ_i; with ``slack=2``, 1/(2ν) Σ ξ_i² in place of 1/(ν n) Σ ξ_i.
 
     Parameters
     ----------
@@ -455,8 +503,8 @@ class LocalizedMKLOneClass(BaseLocalized, MKLOneClass):
     nu : float, default=0.5
         As in :class:`MKLOneClass`.
     gating : {"softmax", "sigmoid", "constant", "gaussian"} or Gating, default="sigmoid"
-        As in :class:`LocalizedMKLClassifier`. Softmax gates divide the class into regions that no longer resemble one
-        another, and detect fewer novelties.
+        As in :class:`LocalizedMKLClassifier`. Softmax gates divide the class into regions that no
+        longer resemble one another, and detect fewer novelties.
     slack : {1, 2}, default=1
         As in :class:`MKLOneClass`.
     gating_columns, gating_kernel, step, n_init, normalize, approximation, rank
@@ -468,7 +516,8 @@ class LocalizedMKLOneClass(BaseLocalized, MKLOneClass):
     ----------
     offset_ : float
         ``decision_function = score_samples - offset_``.
-    weights_, gating_params_, kernel_names_, dual_coef_, support_, n_support_, support_fraction_, intercept_, \
+    weights_, gating_params_, kernel_names_, dual_coef_, support_, n_support_, support_fraction_,
+    intercept_, \
 objective_, duality_gap_, n_iter_, n_solves_, history_
         As in :class:`LocalizedMKLClassifier`.
 

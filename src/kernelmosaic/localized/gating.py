@@ -1,4 +1,5 @@
-"""Gates: weights of the kernels as functions of the sample, and their derivatives in the parameters."""
+"""Gates: weights of the kernels as functions of the sample, and their derivatives in the
+parameters."""
 
 from __future__ import annotations
 
@@ -14,16 +15,18 @@ from kernelmosaic._typing import Array, ArrayOrTensor, Settings
 
 __all__ = ["Constant", "Gating", "GaussianGating", "LinearGating", "Sigmoid", "Softmax"]
 
-# What a gating is -----------------------------------------------------------------------------------------------------
+# What a gating is ---------------------------------------------------------------------------------
 
 
 class Gating(BaseEstimator, ABC):
     """Gates η_m(x | V) of P kernels, with one row of parameters per kernel: V has shape (P, q).
 
-    A new gating is a subclass with `init`, `values` and `vjp`; nothing else depends on it, since a machine hands
-    over only ∂J/∂η. Gates may have any sign: Σ_m η_m(x) k_m(x, z) η_m(z) is a kernel whatever they are.
+    A new gating is a subclass with `init`, `values` and `vjp`; nothing else depends on it, since a
+    machine hands over only ∂J/∂η. Gates may have any sign: Σ_m η_m(x) k_m(x, z) η_m(z) is a kernel
+    whatever they are.
 
-    The inputs Z are standardised, mean 0 and standard deviation 1 column by column, unless `standardize` is False.
+    The inputs Z are standardised, mean 0 and standard deviation 1 column by column, unless
+    `standardize` is False.
     """
 
     standardize: bool = True
@@ -38,24 +41,28 @@ class Gating(BaseEstimator, ABC):
 
     @abstractmethod
     def vjp(self, V: Array, Z: Array, G: Array) -> Array:
-        """Return Σ_im G_im ∂η_m(z_i)/∂V for G of shape (n, P): what an objective's slope in the gates means for V."""
+        """Return Σ_im G_im ∂η_m(z_i)/∂V for G of shape (n, P): what an objective's slope in the
+        gates means for V."""
 
     def in_user_units(self, V: Array, mean: Array, scale: Array) -> Settings:
-        """Return the parameters by name, for inputs x = mean + scale · z; unchanged unless a subclass rescales them."""
+        """Return the parameters by name, for inputs x = mean + scale · z; unchanged unless a
+        subclass rescales them."""
         return {"parameters": V}
 
 
 class LinearGating(Gating):
-    """A gating whose parameters are linear scores a_m(z) = ⟨v_m, z⟩ + v_m0; the last column of V holds the v_m0.
+    """A gating whose parameters are linear scores a_m(z) = ⟨v_m, z⟩ + v_m0; the last column of V
+    holds the v_m0.
 
     Parameters
     ----------
     scale : float, default=1.0
-        Standard deviation of the random scores at the start. Copies of one kernel start apart only by chance, so it
-        should not be small.
+        Standard deviation of the random scores at the start. Copies of one kernel start apart only
+        by chance, so it should not be small.
     standardize : bool, default=True
-        Whether the gates read their columns with mean 0 and standard deviation 1. If not, they read them unscaled,
-        and `scale` is the standard deviation of all of V at the start, the v_m0 included.
+        Whether the gates read their columns with mean 0 and standard deviation 1. If not, they read
+        them unscaled, and `scale` is the standard deviation of all of V at the start, the v_m0
+        included.
     """
 
     def __init__(self, scale: float = 1.0, standardize: bool = True) -> None:
@@ -67,12 +74,15 @@ class LinearGating(Gating):
         if not self.standardize:
             return rng.normal(scale=self.scale, size=(n_kernels, n_features + 1))
         # A score's spread over the samples is then `scale`, whatever the number of features.
-        V = rng.normal(scale=self.scale / np.sqrt(max(n_features, 1)), size=(n_kernels, n_features + 1))
+        V = rng.normal(
+            scale=self.scale / np.sqrt(max(n_features, 1)), size=(n_kernels, n_features + 1)
+        )
         V[:, -1] = 0.0
         return V
 
     def in_user_units(self, V: Array, mean: Array, scale: Array) -> Settings:
-        """Return ``coef`` (P, n_features) and ``intercept`` (P,) of the scores as functions of the user's columns."""
+        """Return ``coef`` (P, n_features) and ``intercept`` (P,) of the scores as functions of the
+        user's columns."""
         coef = V[:, :-1] / scale
         return {"coef": coef, "intercept": V[:, -1] - coef @ mean}
 
@@ -92,21 +102,23 @@ def softmax_vjp(eta: Array, G: Array) -> Array:
     return np.asarray(eta * (G - np.sum(eta * G, axis=1, keepdims=True)))
 
 
-# Kernels compete for each sample --------------------------------------------------------------------------------------
+# Kernels compete for each sample ------------------------------------------------------------------
 
 
 class Softmax(LinearGating):
     """η_m(x) = exp(⟨v_m, x⟩ + v_m0) / Σ_h exp(⟨v_h, x⟩ + v_h0).
 
-    The gates of a sample sum to one, and the regions where one kernel prevails are bounded by hyperplanes.
+    The gates of a sample sum to one, and the regions where one kernel prevails are bounded by
+    hyperplanes.
 
     Parameters
     ----------
     scale : float, default=1.0
         Standard deviation of the random scores at the start.
     standardize : bool, default=True
-        Whether the gates read their columns with mean 0 and standard deviation 1. If not, they read them unscaled,
-        and `scale` is the standard deviation of all coefficients at the start; 0.01 is a small one.
+        Whether the gates read their columns with mean 0 and standard deviation 1. If not, they read
+        them unscaled, and `scale` is the standard deviation of all coefficients at the start; 0.01
+        is a small one.
 
     References
     ----------
@@ -132,7 +144,7 @@ class Softmax(LinearGating):
         return scores_vjp(Z, softmax_vjp(self.values(V, Z), G))
 
 
-# Every kernel is switched on or off by itself -------------------------------------------------------------------------
+# Every kernel is switched on or off by itself -----------------------------------------------------
 
 
 class Sigmoid(LinearGating):
@@ -145,8 +157,9 @@ class Sigmoid(LinearGating):
     scale : float, default=1.0
         Standard deviation of the random scores at the start.
     standardize : bool, default=True
-        Whether the gates read their columns with mean 0 and standard deviation 1. If not, they read them unscaled,
-        and `scale` is the standard deviation of all coefficients at the start; 0.01 is a small one.
+        Whether the gates read their columns with mean 0 and standard deviation 1. If not, they read
+        them unscaled, and `scale` is the standard deviation of all coefficients at the start; 0.01
+        is a small one.
 
     References
     ----------
@@ -173,14 +186,15 @@ class Sigmoid(LinearGating):
         return scores_vjp(Z, G * eta * (1.0 - eta))
 
 
-# Every kernel has a place where it prevails ---------------------------------------------------------------------------
+# Every kernel has a place where it prevails -------------------------------------------------------
 
 
 class GaussianGating(Gating):
     """η_m(x) = exp(−q_m(x)) / Σ_h exp(−q_h(x)) with q_m(x) = ½ Σ_d ((x_d − c_md) / w_md)².
 
-    Every kernel has a centre c_m and widths w_m; a sample belongs to the kernels near it. Unlike softmax gates of
-    linear scores, the regions may be closed. V holds the centres, then the logarithms of the widths.
+    Every kernel has a centre c_m and widths w_m; a sample belongs to the kernels near it. Unlike
+    softmax gates of linear scores, the regions may be closed. V holds the centres, then the
+    logarithms of the widths.
 
     Parameters
     ----------
@@ -206,7 +220,8 @@ class GaussianGating(Gating):
     def init(self, rng: np.random.RandomState, n_features: int, n_kernels: int) -> Array:
         check_positive("scale", self.scale, zero=True)
         centres = rng.normal(scale=self.scale, size=(n_kernels, n_features))
-        # Distances grow with the number of features; widths that grow alike keep the first gates soft.
+        # Distances grow with the number of features; widths that grow alike keep the first gates
+        # soft.
         widths = np.full((n_kernels, n_features), 0.5 * np.log(max(n_features, 1)))
         return np.hstack([centres, widths])
 
@@ -214,7 +229,11 @@ class GaussianGating(Gating):
         centres, widths = self._split(V)
         inverse = widths**-2
         # Σ_d (z_d − c_d)² / w_d², multiplied out: nothing of shape (n, P, n_features).
-        q = 0.5 * ((Z**2) @ inverse.T - 2.0 * Z @ (centres * inverse).T + np.sum(centres**2 * inverse, axis=1))
+        q = 0.5 * (
+            (Z**2) @ inverse.T
+            - 2.0 * Z @ (centres * inverse).T
+            + np.sum(centres**2 * inverse, axis=1)
+        )
         return np.asarray(softmax(-q, axis=1))
 
     def vjp(self, V: Array, Z: Array, G: Array) -> Array:
@@ -239,11 +258,12 @@ class GaussianGating(Gating):
         return V[:, :half], np.exp(np.clip(V[:, half:], -50.0, 50.0))
 
 
-# A global combination -------------------------------------------------------------------------------------------------
+# A global combination -----------------------------------------------------------------------------
 
 
 class Constant(Gating):
-    """η_m(x) = √θ_m with θ_m = exp(v_m) / Σ_h exp(v_h): the combined kernel is Σ_m θ_m k_m, the same for all samples.
+    """η_m(x) = √θ_m with θ_m = exp(v_m) / Σ_h exp(v_h): the combined kernel is Σ_m θ_m k_m, the
+    same for all samples.
 
     Learned, the θ are the weights of multiple kernel learning with Σ θ_m = 1.
 
@@ -254,7 +274,8 @@ class Constant(Gating):
 
     References
     ----------
-    Gönen and Alpaydın (2008), "Localized multiple kernel learning", section 2: a gate that does not read its input.
+    Gönen and Alpaydın (2008), "Localized multiple kernel learning", section 2: a gate that does not
+    read its input.
 
     Examples
     --------
@@ -276,7 +297,10 @@ class Constant(Gating):
         if self.weights is None:
             return np.zeros((n_kernels, 1))
         if self._given().shape != (n_kernels,):
-            raise ValueError(f"weights={self.weights!r}: constant gates need {n_kernels} numbers, one per kernel.")
+            raise ValueError(
+                f"weights={self.weights!r}: constant gates need {n_kernels} numbers, one per"
+                " kernel."
+            )
         return np.zeros((n_kernels, 0))
 
     def values(self, V: Array, Z: Array) -> Array:
@@ -298,12 +322,18 @@ class Constant(Gating):
 
     def _given(self) -> Array:
         weights = np.asarray(self.weights, dtype=np.float64)
-        if weights.ndim != 1 or not np.all(np.isfinite(weights) & (weights >= 0)) or not np.any(weights > 0):
-            raise ValueError(f"weights={self.weights!r}: give finite numbers, none negative and not all zero.")
+        if (
+            weights.ndim != 1
+            or not np.all(np.isfinite(weights) & (weights >= 0))
+            or not np.any(weights > 0)
+        ):
+            raise ValueError(
+                f"weights={self.weights!r}: give finite numbers, none negative and not all zero."
+            )
         return weights
 
 
-# By name --------------------------------------------------------------------------------------------------------------
+# By name ------------------------------------------------------------------------------------------
 
 #: Gatings by the name an estimator's `gating` gives them.
 GATINGS: dict[str, type[Gating]] = {

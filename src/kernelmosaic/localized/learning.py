@@ -1,4 +1,5 @@
-"""Gates, and projections if there are any, learned together with the machine, and the steps downhill."""
+"""Gates, and projections if there are any, learned together with the machine, and the steps
+downhill."""
 
 from __future__ import annotations
 
@@ -20,7 +21,14 @@ from kernelmosaic.gram.linear_algebra import nonzero_rows
 from kernelmosaic.gram.normalizing import Centered, UnitDiagonal, UnitTrace
 from kernelmosaic.gram.stack import ComputedStack, GramStack, StoredStack, make_stack
 from kernelmosaic.kernels.transformed import Projected
-from kernelmosaic.learning.certificate import Entries, Forms, Iteration, KernelWeights, Learned, gated_forms
+from kernelmosaic.learning.certificate import (
+    Entries,
+    Forms,
+    Iteration,
+    KernelWeights,
+    Learned,
+    gated_forms,
+)
 from kernelmosaic.learning.problem import Evaluation, Numbers, Problem, progress
 from kernelmosaic.localized.gating import Gating
 from kernelmosaic.machines.base import Machine
@@ -28,7 +36,7 @@ from kernelmosaic.solvers.line_search import Trials, line_search
 from kernelmosaic.solvers.program import relative_gap
 from kernelmosaic.solvers.search import Search
 
-# The problem ---------------------------------------------------------------------------------------------------------
+# The problem --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -38,7 +46,8 @@ class GatedEvaluation(Evaluation):
     Attributes
     ----------
     upper : float
-        The primal value of the machine, in the program's scale: the value of the model, and what steps are to lower.
+        The primal value of the machine, in the program's scale: the value of the model, and what
+        steps are to lower.
     gates : ndarray of shape (n, P)
         Gates of the training samples; the kernel is Σ_m g_m g_mᵀ ∘ K_m.
     """
@@ -48,7 +57,8 @@ class GatedEvaluation(Evaluation):
 
 @dataclass(frozen=True, kw_only=True)
 class LearnedGates(Learned):
-    """What the learner of gates returns: the weights are the mean gates, the history begins with the start.
+    """What the learner of gates returns: the weights are the mean gates, the history begins with
+    the start.
 
     Attributes
     ----------
@@ -97,8 +107,9 @@ class GivenGates(KernelWeights):
 class GatedProblem(Problem):
     """J as a function of the gates' parameters: the machine's value on the locally combined kernel.
 
-    Only β crosses from the machine: ∂J/∂η_m(x_i) = −Σ_c β_ic (K_m (η_m ∘ β_c))_i, summed over the classes of a joint
-    machine, which share the gates. J is not convex, and no evaluation bounds it from below.
+    Only β crosses from the machine: ∂J/∂η_m(x_i) = −Σ_c β_ic (K_m (η_m ∘ β_c))_i, summed over the
+    classes of a joint machine, which share the gates. J is not convex, and no evaluation bounds it
+    from below.
     """
 
     def __init__(self, stack: GramStack, machine: Machine, gating: Gating, Z: Array) -> None:
@@ -109,16 +120,20 @@ class GatedProblem(Problem):
     def evaluate(
         self, theta: Array, warm_start: Array | None, tol: float, kernels: Numbers = None
     ) -> GatedEvaluation | None:
-        """Solve the machine under the gates of V = θ to a relative gap of `tol`; None where the solve is refused."""
+        """Solve the machine under the gates of V = θ to a relative gap of `tol`; None where the
+        solve is refused."""
         gates = self.gating.values(theta, self.Z)
         self._K = self.stack.combine(gates, out=self._K)
         solution = self.solve_machine(self._K, warm_start, tol)
         if solution is None:
             return None
-        return GatedEvaluation(theta, solution, self.machine.primal_value(solution), np.empty(0), gates=gates)
+        return GatedEvaluation(
+            theta, solution, self.machine.primal_value(solution), np.empty(0), gates=gates
+        )
 
     def gate_slopes(self, at: GatedEvaluation) -> Array:
-        """Return ∂J/∂η_m(x_i), of shape (n, P); zero where β is, so only the support's rows are read."""
+        """Return ∂J/∂η_m(x_i), of shape (n, P); zero where β is, so only the support's rows are
+        read."""
         beta, support = at.solution.beta, nonzero_rows(at.solution.beta)
         each = beta[support] * self.stack.gated_products(beta, at.gates, support)
         G = np.zeros_like(at.gates)
@@ -132,7 +147,8 @@ class GatedProblem(Problem):
 
 @dataclass(frozen=True)
 class GateLearner:
-    """Minimises J over the gates, and over the projections of kernels that have one, in alternation.
+    """Minimises J over the gates, and over the projections of kernels that have one, in
+    alternation.
 
     Parameters
     ----------
@@ -141,13 +157,15 @@ class GateLearner:
     step : str or Step
         How to move; see `make_step`.
     tol : float
-        τ of the stop rule: an iteration is short if J(t) > (1 − τ) J(t − 1), with |J| for a J below zero.
+        τ of the stop rule: an iteration is short if J(t) > (1 − τ) J(t − 1), with |J| for a J below
+        zero.
     max_iter : int
         Most iterations.
     verbose : bool
         Whether to show a progress line.
     n_short : int
-        Short iterations in a row at which to stop: between copies of one kernel, one is not the end.
+        Short iterations in a row at which to stop: between copies of one kernel, one is not the
+        end.
     """
 
     gating: Gating
@@ -182,7 +200,8 @@ class GateLearner:
         """
         problem = GatedProblem(stack, machine, self.gating, Z)
         V = self.gating.init(rng, Z.shape[1], stack.n_kernels)
-        # The machine is solved so exactly that its error does not pass for a step's gain; rounding hides smaller gaps.
+        # The machine is solved so exactly that its error does not pass for a step's gain; rounding
+        # hides smaller gaps.
         inner = max(min(0.1 * self.tol, 1e-4), 3e-7 if stack.dtype == np.float32 else 1e-13)
         descent = GateDescent(self, problem, inner, projections, V, rng).improve()
         at, kernel_set = descent.at, None if projections is None else projections.kernel_set
@@ -201,7 +220,8 @@ class GateLearner:
 
 
 class GateDescent(Search):
-    """One descent: steps until `n_short` in a row gain less than the tolerance, or none gains anything.
+    """One descent: steps until `n_short` in a row gain less than the tolerance, or none gains
+    anything.
 
     Parameters
     ----------
@@ -238,7 +258,12 @@ class GateDescent(Search):
         V: Array,
         rng: np.random.RandomState,
     ) -> None:
-        self.learner, self.problem, self.inner, self.projections = learner, problem, inner, projections
+        self.learner, self.problem, self.inner, self.projections = (
+            learner,
+            problem,
+            inner,
+            projections,
+        )
         self.V, self.rng = V, rng
         self.gate_step, self.projection_step = make_step(learner.step), make_step(learner.step)
         # Of the last trial: the next one is near it.
@@ -266,10 +291,13 @@ class GateDescent(Search):
     def goes_on(self) -> bool:
         """Whether the stop rule is not met, and moves are left."""
         n_moves = len(self.history) - 1
-        return not self.converged and n_moves < int(min(self.gate_step.n_moves, self.learner.max_iter))
+        return not self.converged and n_moves < int(
+            min(self.gate_step.n_moves, self.learner.max_iter)
+        )
 
     def step(self) -> bool:
-        """Move projections and gates; False if neither gains, or rounding hides the machines' values."""
+        """Move projections and gates; False if neither gains, or rounding hides the machines'
+        values."""
         self.value_before_step = self.at.upper
         moved_projections = self._move_projections()
         moved_gates = self._move_gates()
@@ -283,7 +311,9 @@ class GateDescent(Search):
         number, tol = len(self.history), self.learner.tol
         self.history.append(Iteration(self.at.upper, self.at.solution.gap))
         decrease = relative_gap(self.value_before_step, self.at.upper)
-        self.show(f"iteration {number}, J = {self.at.upper:.6g}, decrease {decrease:.1e} of {tol:.0e}")
+        self.show(
+            f"iteration {number}, J = {self.at.upper:.6g}, decrease {decrease:.1e} of {tol:.0e}"
+        )
         self.n_short = self.n_short + 1 if decrease < tol else 0
         self.converged = self.gate_step.monotone and self.n_short >= self.learner.n_short
 
@@ -303,7 +333,9 @@ class GateDescent(Search):
         if V.size == 0:
             return False
         slope = self.problem.slope(self.at).ravel()
-        moved = self.gate_step.move(V.ravel(), self.at, slope, lambda x: self._evaluate(x.reshape(V.shape)))
+        moved = self.gate_step.move(
+            V.ravel(), self.at, slope, lambda x: self._evaluate(x.reshape(V.shape))
+        )
         if moved is not None:
             self.at = moved[1]
         return moved is not None
@@ -326,11 +358,12 @@ class GateDescent(Search):
         return moved is not None
 
 
-# Projections that are learned with the machine -----------------------------------------------------------------------
+# Projections that are learned with the machine ----------------------------------------------------
 
 
 class Projections:
-    """The matrices W_m of a kernel_set's projected kernels as one vector, with a stack that follows them.
+    """The matrices W_m of a kernel_set's projected kernels as one vector, with a stack that follows
+    them.
 
     Parameters
     ----------
@@ -344,8 +377,12 @@ class Projections:
         Of the stack.
     """
 
-    def __init__(self, kernel_set: KernelSet, views: Views, weight: Array, budget: float | None = None) -> None:
-        self.kernel_set = KernelSet(tuple(deepcopy(fitted_kernel) for fitted_kernel in kernel_set.fitted))
+    def __init__(
+        self, kernel_set: KernelSet, views: Views, weight: Array, budget: float | None = None
+    ) -> None:
+        self.kernel_set = KernelSet(
+            tuple(deepcopy(fitted_kernel) for fitted_kernel in kernel_set.fitted)
+        )
         self.views = views
         self.weight = weight
         self.numbers = projected_kernels(kernel_set)
@@ -373,7 +410,9 @@ class Projections:
         if isinstance(self.stack, StoredStack):
             for strip in self.stack.row_strips(self.stack.n_samples):
                 rows = take_rows(self.views, strip)
-                for m, block in self.kernel_set.blocks(rows, self.views, self.numbers, self.stack.dtype):
+                for m, block in self.kernel_set.blocks(
+                    rows, self.views, self.numbers, self.stack.dtype
+                ):
                     self.stack.matrices[m, strip] = block
             for m in self.numbers:
                 # Strips round differently on the two sides of the diagonal.
@@ -384,9 +423,12 @@ class Projections:
             self.stack.samples = self.kernel_set.samples(self.views)
 
     def slope(self, beta: Array, gates: Array) -> Array:
-        """Return ∂J/∂W of all projections: −½ Σ_c Σ_ij u_ic u_jc ∂k(x_i, x_j)/∂W with u_c = η_m ∘ β_c."""
+        """Return ∂J/∂W of all projections: −½ Σ_c Σ_ij u_ic u_jc ∂k(x_i, x_j)/∂W with u_c = η_m ∘
+        β_c."""
         columns = beta.reshape(len(beta), -1)
-        return np.concatenate([self._slope(m, gates[:, [m]] * columns).ravel() for m in self.numbers])
+        return np.concatenate(
+            [self._slope(m, gates[:, [m]] * columns).ravel() for m in self.numbers]
+        )
 
     def _slope(self, m: int, U: Array) -> Array:
         kernel, scale, view = self.kernel(m), self.kernel_set.fitted[m].normalization, self.views[m]
@@ -394,12 +436,14 @@ class Projections:
         if len(support) == 0:
             return np.zeros_like(kernel.W_)
         if isinstance(scale, Centered):
-            # uᵀHKHᵀu with H = I − 1wᵀ reads K through Hᵀu, which is zero nowhere: the mean is made of all samples.
+            # uᵀHKHᵀu with H = I − 1wᵀ reads K through Hᵀu, which is zero nowhere: the mean is made
+            # of all samples.
             U, support = U - np.outer(share, U.sum(axis=0)), np.arange(len(U))
         X = view[support]
         G = -0.5 * U[support] @ U[support].T
         if isinstance(scale, UnitTrace | Centered):
-            # The kernel is divided by Σ_i w_i k(x_i, x_i), less wᵀKw if it is centred, which answers to W as well.
+            # The kernel is divided by Σ_i w_i k(x_i, x_i), less wᵀKw if it is centred, which
+            # answers to W as well.
             G /= scale.scale_
             total = float(np.sum(G * kernel._block(X, X))) / scale.scale_
             if isinstance(scale, Centered):
@@ -416,10 +460,14 @@ class Projections:
 
 def projected_kernels(kernel_set: KernelSet) -> list[int]:
     """Return the numbers of the kernels whose projection is to be learned."""
-    return [m for m, fitted_kernel in enumerate(kernel_set.fitted) if isinstance(fitted_kernel.kernel, Projected)]
+    return [
+        m
+        for m, fitted_kernel in enumerate(kernel_set.fitted)
+        if isinstance(fitted_kernel.kernel, Projected)
+    ]
 
 
-# Steps downhill ------------------------------------------------------------------------------------------------------
+# Steps downhill -----------------------------------------------------------------------------------
 
 
 At = TypeVar("At", bound=Evaluation)
@@ -432,14 +480,18 @@ class Step(ABC):
     monotone: bool = True
     #: Most moves to make; the learner may allow fewer.
     n_moves: float = np.inf
-    #: Length of the very first step, in the units of standardised gates, whatever the objective's scale.
+    #: Length of the very first step, in the units of standardised gates, whatever the objective's
+    #: scale.
     first_length: float = 0.5
     #: Most evaluations in one line search.
     trials: int = 20
 
     @abstractmethod
-    def move(self, x: Array, at: At, slope: Array, evaluate: Callable[[Array], At | None]) -> tuple[Array, At] | None:
-        """Return the next point with its evaluation; None where no step gains, or an evaluation is None."""
+    def move(
+        self, x: Array, at: At, slope: Array, evaluate: Callable[[Array], At | None]
+    ) -> tuple[Array, At] | None:
+        """Return the next point with its evaluation; None where no step gains, or an evaluation is
+        None."""
 
 
 class FixedStep(Step):
@@ -450,24 +502,31 @@ class FixedStep(Step):
     def __init__(self, size: float = 0.01, n_moves: int = 50) -> None:
         self.size, self.n_moves = size, n_moves
 
-    def move(self, x: Array, at: At, slope: Array, evaluate: Callable[[Array], At | None]) -> tuple[Array, At] | None:
+    def move(
+        self, x: Array, at: At, slope: Array, evaluate: Callable[[Array], At | None]
+    ) -> tuple[Array, At] | None:
         moved = x - self.size * slope
         evaluation = evaluate(moved)
         return None if evaluation is None else (moved, evaluation)
 
 
 class ArmijoStep(Step):
-    """Steepest descent with Armijo's rule: J(V − Δ G) ≤ J − c Δ ‖G‖²; the first trial is twice the last step."""
+    """Steepest descent with Armijo's rule: J(V − Δ G) ≤ J − c Δ ‖G‖²; the first trial is twice the
+    last step."""
 
     def __init__(self) -> None:
         self.size: float | None = None
 
-    def move(self, x: Array, at: At, slope: Array, evaluate: Callable[[Array], At | None]) -> tuple[Array, At] | None:
+    def move(
+        self, x: Array, at: At, slope: Array, evaluate: Callable[[Array], At | None]
+    ) -> tuple[Array, At] | None:
         norm = float(np.linalg.norm(slope))
         if norm == 0:
             return None
         first = self.first_length / norm if self.size is None else 2.0 * self.size
-        found = line_search(lambda size: evaluate(x - size * slope), at, -(norm**2), Trials(self.trials, first))
+        found = line_search(
+            lambda size: evaluate(x - size * slope), at, -(norm**2), Trials(self.trials, first)
+        )
         if found is None:
             return None
         self.size = found[0]
@@ -487,7 +546,9 @@ class QuasiNewtonStep(Step):
         self.pairs: deque[tuple[Array, Array]] = deque(maxlen=memory)
         self.last: tuple[Array, Array] | None = None
 
-    def move(self, x: Array, at: At, slope: Array, evaluate: Callable[[Array], At | None]) -> tuple[Array, At] | None:
+    def move(
+        self, x: Array, at: At, slope: Array, evaluate: Callable[[Array], At | None]
+    ) -> tuple[Array, At] | None:
         self._learn(x, slope)
         norm = float(np.linalg.norm(slope))
         if norm == 0:
@@ -502,10 +563,13 @@ class QuasiNewtonStep(Step):
         if not self.pairs:
             return search(-slope, self.first_length / norm, grow=True)
         s, y = self.pairs[-1]
-        # The inverse of the curvature is that along the last step in all directions, and then updated by all pairs.
+        # The inverse of the curvature is that along the last step in all directions, and then
+        # updated by all pairs.
         unit = np.sqrt((s @ y) / (y @ y))
         S, Y = map(np.array, zip(*self.pairs, strict=True))
-        found = search(-unit * (LbfgsInvHessProduct(S / unit, Y * unit) @ (unit * slope)), 1.0, grow=False)
+        found = search(
+            -unit * (LbfgsInvHessProduct(S / unit, Y * unit) @ (unit * slope)), 1.0, grow=False
+        )
         if found is None:
             # What was learned of the curvature does not hold here: start again downhill.
             self.pairs.clear()

@@ -1,4 +1,5 @@
-"""Gates as functions of the sample: what they read, how they are learned, and the function they belong to."""
+"""Gates as functions of the sample: what they read, how they are learned, and the function they
+belong to."""
 
 from __future__ import annotations
 
@@ -27,15 +28,21 @@ from kernelmosaic.kernels.views import Entry, lay_specs, take_columns
 from kernelmosaic.learning.certificate import Entries, Start
 from kernelmosaic.learning.problem import ROUNDING
 from kernelmosaic.localized.gating import Constant, Gating
-from kernelmosaic.localized.learning import GateLearner, LearnedGates, Projections, projected_kernels
+from kernelmosaic.localized.learning import (
+    GateLearner,
+    LearnedGates,
+    Projections,
+    projected_kernels,
+)
 from kernelmosaic.machines.base import Machine
 
-# What gates read -----------------------------------------------------------------------------------------------------
+# What gates read ----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class KernelSpace:
-    """Coordinates along the leading principal components of the training set in a kernel's feature space.
+    """Coordinates along the leading principal components of the training set in a kernel's feature
+    space.
 
     Attributes
     ----------
@@ -74,7 +81,9 @@ class KernelSpace:
         return cls(kernel, X, root[:, np.newaxis] * U / np.sqrt(variances), means, share)
 
     def coordinates(self, view: MatrixLike) -> Array:
-        K = np.asarray(self.kernel._block(self.kernel.validate(view), self.samples), dtype=np.float64)
+        K = np.asarray(
+            self.kernel._block(self.kernel.validate(view), self.samples), dtype=np.float64
+        )
         centred = K - (K @ self.share)[:, np.newaxis] - self.means + self.share @ self.means
         return np.asarray(centred @ self.directions)
 
@@ -121,11 +130,13 @@ class GateInputs:
     ) -> GateInputs:
         """Learn the scale, or leave the inputs as they are; `table` has the names of X's columns.
 
-        Samples in a RowSource are read in strips of about `strip_bytes`, and a kernel's space is learned from at most
-        `space_rows` of them, drawn by `random_state`.
+        Samples in a RowSource are read in strips of about `strip_bytes`, and a kernel's space is
+        learned from at most `space_rows` of them, drawn by `random_state`.
         """
         try:
-            spec = lay_specs([Entry("gating", Linear() if kernel is None else kernel, columns)], table)[0]
+            spec = lay_specs(
+                [Entry("gating", Linear() if kernel is None else kernel, columns)], table
+            )[0]
         except ValueError as error:
             raise ValueError(f"gating_columns={columns!r}: {error}") from error
         if kernel is not None:
@@ -133,15 +144,25 @@ class GateInputs:
             view = in_double(take_columns(X, spec.columns))
             space = KernelSpace.fit(kernel, view, weight)
             Z = space.coordinates(view)
-            # One scale for all coordinates: the leading ones shall weigh more, as they do in the kernel's space.
-            leading = float(np.sqrt(np.average(Z[:, 0] ** 2, weights=weight))) if standardize and Z.shape[1] else 1.0
-            return cls(spec.columns, space, np.zeros(Z.shape[1]), np.full(Z.shape[1], leading or 1.0))
+            # One scale for all coordinates: the leading ones shall weigh more, as they do in the
+            # kernel's space.
+            leading = (
+                float(np.sqrt(np.average(Z[:, 0] ** 2, weights=weight)))
+                if standardize and Z.shape[1]
+                else 1.0
+            )
+            return cls(
+                spec.columns, space, np.zeros(Z.shape[1]), np.full(Z.shape[1], leading or 1.0)
+            )
         dense = np.concatenate([_numbers(view) for view in _views(X, spec.columns, strip_bytes)])
         if not standardize:
             return cls(spec.columns, None, np.zeros(dense.shape[1]), np.ones(dense.shape[1]))
         mean = np.average(dense, axis=0, weights=weight)
-        spread = np.sqrt([np.average((x - m) ** 2, weights=weight) for x, m in zip(dense.T, mean, strict=True)])
-        # A column that does not vary is left out by a scale of one: it is zero after centring, up to rounding.
+        spread = np.sqrt(
+            [np.average((x - m) ** 2, weights=weight) for x, m in zip(dense.T, mean, strict=True)]
+        )
+        # A column that does not vary is left out by a scale of one: it is zero after centring, up
+        # to rounding.
         flat = spread <= 1e-12 * np.maximum(np.abs(mean), 1e-300)
         return cls(spec.columns, None, mean, np.where(flat, 1.0, spread))
 
@@ -150,11 +171,14 @@ class GateInputs:
         if self.blind:
             return np.zeros((X.shape[0], 0))
         read = _numbers if self.space is None else self.space.coordinates
-        return np.concatenate([(read(view) - self.mean) / self.scale for view in _views(X, self.columns, strip_bytes)])
+        return np.concatenate(
+            [(read(view) - self.mean) / self.scale for view in _views(X, self.columns, strip_bytes)]
+        )
 
 
 def _views(X: MatrixLike, columns: Indices | None, strip_bytes: int) -> Iterator[Any]:
-    """Yield the columns that gates read, a strip of samples at a time where those need not be in memory."""
+    """Yield the columns that gates read, a strip of samples at a time where those need not be in
+    memory."""
     if not isinstance(X, RowSource):
         yield in_double(take_columns(X, columns))
         return
@@ -173,20 +197,24 @@ def _some(X: MatrixLike, weight: Array, random_state: Seed, most: int) -> tuple[
 
 
 def _numbers(view: MatrixLike) -> Array:
-    """Return the columns as a dense matrix of finite numbers, or raise saying what gates can read instead."""
+    """Return the columns as a dense matrix of finite numbers, or raise saying what gates can read
+    instead."""
     dense = view.toarray() if sparse.issparse(view) else view
     try:
         numbers = np.asarray(dense, dtype=np.float64)
     except (TypeError, ValueError):
         raise ValueError(
-            "gates need numbers, but these columns hold others: name numeric gating_columns, or give a gating_kernel."
+            "gates need numbers, but these columns hold others: name numeric gating_columns, or"
+            " give a gating_kernel."
         ) from None
     if not np.all(np.isfinite(numbers)):
-        raise ValueError("gates need finite numbers, but the gating columns hold NaN or infinity: correct them.")
+        raise ValueError(
+            "gates need finite numbers, but the gating columns hold NaN or infinity: correct them."
+        )
     return numbers
 
 
-# Gates that are learned ----------------------------------------------------------------------------------------------
+# Gates that are learned ---------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -199,8 +227,8 @@ class GateReader:
     missing : MissingViews or None
         Which views samples lack.
     means : ndarray of shape (n_features,) or None
-        Of the columns, over the training samples that have them, which stand in for views that samples lack; None
-        where the columns are not numbers.
+        Of the columns, over the training samples that have them, which stand in for views that
+        samples lack; None where the columns are not numbers.
     """
 
     inputs: GateInputs
@@ -213,13 +241,14 @@ class GateReader:
         return self.inputs(filled), present
 
     def filled(self, X: MatrixLike) -> tuple[MatrixLike, Any]:
-        """Return samples with the training set's means for views that they lack, and which views they have."""
+        """Return samples with the training set's means for views that they lack, and which views
+        they have."""
         if self.missing is None or (present := self.missing.present_in(X)) is None:
             return X, None
         if self.means is None:
             raise ValueError(
-                "X: some samples lack a view, and gates then need numeric columns only; fill these views, or leave the "
-                "samples out."
+                "X: some samples lack a view, and gates then need numeric columns only; fill these"
+                " views, or leave the samples out."
             )
         X = X.copy()
         for one, own in zip(self.missing.kernel_set.fitted, present.T, strict=True):
@@ -254,7 +283,8 @@ class GatedFunction(Function):
         return self.own or [self.expansion]
 
     def gates(self, X: MatrixLike) -> Array:
-        """Return the gates of validated samples, of shape (machines, n, P); classes of a joint machine share them."""
+        """Return the gates of validated samples, of shape (machines, n, P); classes of a joint
+        machine share them."""
         Z, present = self.reader(X)
         gates = np.array([self.gating.values(V, Z) for V in self.V])
         return gates if present is None else gates * present
@@ -277,7 +307,9 @@ class GatedFunction(Function):
         return np.asarray(values + self.intercept)
 
     def terms(self, X: MatrixLike) -> Array:
-        return np.concatenate([part.terms(X, own) for part, own in self._parts(self.gates(X))], axis=2)
+        return np.concatenate(
+            [part.terms(X, own) for part, own in self._parts(self.gates(X))], axis=2
+        )
 
     def combined(self, X: MatrixLike, Y: MatrixLike) -> Array:
         """Return Σ_m g_m(x) k_m(x, z) g_m(z), for every set of gates."""
@@ -289,7 +321,8 @@ class GatedFunction(Function):
 
 @dataclass(frozen=True)
 class GateMethod(Method):
-    """One gate per kernel, from `n_init` random starts, side by side; the best of each machine is kept.
+    """One gate per kernel, from `n_init` random starts, side by side; the best of each machine is
+    kept.
 
     Attributes
     ----------
@@ -320,32 +353,44 @@ class GateMethod(Method):
         gating, X, means = self.descent.gating, data.samples, None
         if missing is not None and isinstance(X, np.ndarray) and X.dtype.kind == "f":
             present = ~np.isnan(X)
-            means = np.asarray(np.where(present, X, 0.0).sum(axis=0) / np.maximum(present.sum(axis=0), 1))
+            means = np.asarray(
+                np.where(present, X, 0.0).sum(axis=0) / np.maximum(present.sum(axis=0), 1)
+            )
         reader = GateReader(GateInputs.none(), missing, means)
         if isinstance(gating, Constant):
             return replace(self, reader=reader)
         if self.kernel is None and self.columns is None and self.kinds != {"numbers"}:
             raise ValueError(
-                f"gating: the kernels read {' and '.join(sorted(self.kinds))}, which gates cannot read; give a "
-                "gating_kernel to gate in its space, or name numeric gating_columns."
+                f"gating: the kernels read {' and '.join(sorted(self.kinds))}, which gates cannot"
+                " read; give a gating_kernel to gate in its space, or name numeric gating_columns."
             )
         filled = reader.filled(X)[0]
         inputs = GateInputs.fit(
-            filled, data.table, self.columns, self.kernel, data.weight, self.random_state, gating.standardize
+            filled,
+            data.table,
+            self.columns,
+            self.kernel,
+            data.weight,
+            self.random_state,
+            gating.standardize,
         )
         return replace(self, reader=replace(reader, inputs=inputs))
 
     def learner(self, task: Task, data: TrainingSet, machines: Sequence[Any]) -> GateLearner:
         return self.descent
 
-    def learn(self, task: Task, data: TrainingSet, machines: list[Any], learner: Any, starts: list[Start]) -> list[Any]:
+    def learn(
+        self, task: Task, data: TrainingSet, machines: list[Any], learner: Any, starts: list[Start]
+    ) -> list[Any]:
         Z, present = self.reader(data.samples)[0], getattr(data, "present", None)
-        seeds = check_random_state(self.random_state).randint(np.iinfo(np.int32).max, size=self.n_init)
+        seeds = check_random_state(self.random_state).randint(
+            np.iinfo(np.int32).max, size=self.n_init
+        )
         projected = isinstance(data, ExactSet) and bool(projected_kernels(data.kernel_set))
         if projected and present is not None:
             raise ValueError(
-                "X: some samples lack a view, and projected kernels need every view; fill these views, or leave the "
-                "samples out."
+                "X: some samples lack a view, and projected kernels need every view; fill these"
+                " views, or leave the samples out."
             )
         shared: Any = None if projected else data.stack
 
@@ -371,7 +416,8 @@ class GateMethod(Method):
             learned.append(replace(best, weights=mean, n_solves=n_solves, is_final=projected))
         if projected:
             return learned
-        # Other starts would end elsewhere: gates are not learned again where this gap is above `tol`.
+        # Other starts would end elsewhere: gates are not learned again where this gap is above
+        # `tol`.
         entries = Entries(data.stack, data.sizes())
         machine_pairs = zip(machines, learned, strict=True)
         return [gates.certified(entries, machine, learner) for machine, gates in machine_pairs]
@@ -381,26 +427,35 @@ class GateMethod(Method):
         # One expansion for all machines; one each where they have learned projections of their own.
         machines = [(np.atleast_2d(one.solution.beta.T), one.gates) for one in fit.learned]
         each = zip(machines, [one.kernel_set for one in fit.learned], strict=True)
-        own = [data.gated_expansion([one], support, kernels) for one, kernels in each if kernels is not None]
+        own = [
+            data.gated_expansion([one], support, kernels)
+            for one, kernels in each
+            if kernels is not None
+        ]
         expansion = data.gated_expansion(machines, support)
         V = [one.V for one in fit.learned]
-        return GatedFunction(expansion, fit.intercept, gating=self.descent.gating, V=V, reader=self.reader, own=own)
+        return GatedFunction(
+            expansion, fit.intercept, gating=self.descent.gating, V=V, reader=self.reader, own=own
+        )
 
     def attributes(self, fit: Fit) -> Settings:
         inputs = self.reader.inputs
-        units = [self.descent.gating.in_user_units(one.V, inputs.mean, inputs.scale) for one in fit.learned]
+        units = [
+            self.descent.gating.in_user_units(one.V, inputs.mean, inputs.scale)
+            for one in fit.learned
+        ]
         return {"gating_params_": units[0] if len(units) == 1 else units}
 
     def warning(self, fit: Fit, max_iter: int) -> str | None:
         tol = self.descent.tol
         if fit.gap > tol:
             return (
-                f" stopped at a relative duality gap of {fit.gap:.2g} of the machine under its gates, above "
-                f"tol={tol:g}: {ROUNDING}"
+                f" stopped at a relative duality gap of {fit.gap:.2g} of the machine under its"
+                f" gates, above tol={tol:g}: {ROUNDING}"
             )
         if all(one.converged for one in fit.learned):
             return None
         return (
-            f": after max_iter={max_iter} iterations the objective still fell by more than tol={tol:g} of "
-            "itself each time; raise max_iter, or accept a larger tol."
+            f": after max_iter={max_iter} iterations the objective still fell by more than"
+            f" tol={tol:g} of itself each time; raise max_iter, or accept a larger tol."
         )

@@ -31,13 +31,15 @@ from kernelmosaic.solvers.working_set import solve_on_demand, solve_working_set
 class Machine:
     """A kernel machine with its targets: everything of the training problem but the kernel.
 
-    Only β crosses from here to the learner of the kernel, one column per output where there are several: the value J of
-    the program depends on the kernel through K alone, and ∂J/∂K = −½ββᵀ, summed over the outputs.
+    Only β crosses from here to the learner of the kernel, one column per output where there are
+    several: the value J of the program depends on the kernel through K alone, and ∂J/∂K = −½ββᵀ,
+    summed over the outputs.
 
     Attributes
     ----------
     program : Program, MulticlassProgram or IndependentOutputs
-        The dual program; its value times `objective_scale` is the problem's value as the papers write it.
+        The dual program; its value times `objective_scale` is the problem's value as the papers
+        write it.
     objective_scale : float
         See `program`.
     options : SolverOptions
@@ -55,8 +57,8 @@ class Machine:
     has_one_slack : bool
         Whether the loss is linear or quadratic in the slack, not one after the other.
     has_box : bool
-        Whether the coefficients are in a box, and each point of it proves a bound; else the loss is smooth, and they
-        are its slopes.
+        Whether the coefficients are in a box, and each point of it proves a bound; else the loss is
+        smooth, and they are its slopes.
     """
 
     program: Any
@@ -80,12 +82,15 @@ class Machine:
         """The steps after which a solve ends, converged or not."""
         return most_steps(self.program.n_samples)
 
-    def solve(self, K: ArrayOrTensor, warm_start: Array | None = None, tol: float = 1e-3) -> Solution:
-        """Return the solution for the combined kernel K, a `Gram` or an array, to a relative duality gap of `tol`.
+    def solve(
+        self, K: ArrayOrTensor, warm_start: Array | None = None, tol: float = 1e-3
+    ) -> Solution:
+        """Return the solution for the combined kernel K, a `Gram` or an array, to a relative
+        duality gap of `tol`.
 
-        A matrix in this process is read whole by sequential minimal optimisation, one on a device in working sets,
-        factors by Newton steps in the features, working sets and interior points, and what is not stored in working
-        sets as large as memory allows.
+        A matrix in this process is read whole by sequential minimal optimisation, one on a device
+        in working sets, factors by Newton steps in the features, working sets and interior points,
+        and what is not stored in working sets as large as memory allows.
         """
         gram: Any = as_gram(K)
         if gram.factored:
@@ -98,11 +103,13 @@ class Machine:
         return solve(gram.matrix, self.program, warm_start, tol, options=self.options)
 
     def continued(self, beta: Array, before: Machine) -> Array:
-        """Return coefficients to start from where the solution of a like machine, with another C say, ended."""
+        """Return coefficients to start from where the solution of a like machine, with another C
+        say, ended."""
         return np.asarray(self.program.continued(beta, before.program))
 
     def take(self, rows: Indices) -> Machine:
-        """Return the machine of some samples, each of which stands for several; see `Program.subsampled`."""
+        """Return the machine of some samples, each of which stands for several; see
+        `Program.subsampled`."""
         few = copy(self)
         few.program = self.program.subsampled(rows)
         return few
@@ -127,11 +134,14 @@ class Machine:
         return float(self.program.primal_value(quadratic, solution.values, solution.intercept))
 
 
-def slack_terms(C: float, slack: int, n_samples: int, sample_weight: Vector | None) -> tuple[Vector, Vector, float]:
-    """Return the bound of the coefficients, the ridge and the scale of the objective for a 1-norm or 2-norm slack.
+def slack_terms(
+    C: float, slack: int, n_samples: int, sample_weight: Vector | None
+) -> tuple[Vector, Vector, float]:
+    """Return the bound of the coefficients, the ridge and the scale of the objective for a 1-norm
+    or 2-norm slack.
 
-    A 1-norm slack bounds the coefficients by the sample_C Cᵢ; a 2-norm slack leaves them unbounded and adds 1/Cᵢ to the
-    kernel's diagonal, and the papers write its problem without the factor ½.
+    A 1-norm slack bounds the coefficients by the sample_C Cᵢ; a 2-norm slack leaves them unbounded
+    and adds 1/Cᵢ to the kernel's diagonal, and the papers write its problem without the factor ½.
     """
     sample_C = check_C(C) * (np.ones(n_samples) if sample_weight is None else sample_weight)
     if slack == 1:
@@ -139,16 +149,19 @@ def slack_terms(C: float, slack: int, n_samples: int, sample_weight: Vector | No
     if slack == 2:
         ridge = np.divide(1.0, sample_C, out=np.ones(n_samples), where=sample_C > 0)
         return np.where(sample_C > 0, np.inf, 0.0), ridge, 2.0
-    raise ValueError(f"slack={slack!r}: the slack is penalised in the 1-norm or the 2-norm, so give 1 or 2.")
+    raise ValueError(
+        f"slack={slack!r}: the slack is penalised in the 1-norm or the 2-norm, so give 1 or 2."
+    )
 
 
-# One output: each a choice of the numbers of one program ------------------------------------------------------------
+# One output: each a choice of the numbers of one program ------------------------------------------
 
 
 class SVC(Machine):
     """Two-class support vector machine.
 
-    With ``slack=1``: min ½‖w‖² + Σ Cᵢ ξᵢ; with ``slack=2``: min ‖w‖² + Σ Cᵢ ξᵢ²; both subject to yᵢ f(xᵢ) ≥ 1 − ξᵢ.
+    With ``slack=1``: min ½‖w‖² + Σ Cᵢ ξᵢ; with ``slack=2``: min ‖w‖² + Σ Cᵢ ξᵢ²; both subject to yᵢ
+    f(xᵢ) ≥ 1 − ξᵢ.
 
     Parameters
     ----------
@@ -164,7 +177,9 @@ class SVC(Machine):
 
     has_labels = True
 
-    def __init__(self, y: AnyArray, C: float = 1.0, slack: int = 1, sample_weight: Array | None = None) -> None:
+    def __init__(
+        self, y: AnyArray, C: float = 1.0, slack: int = 1, sample_weight: Array | None = None
+    ) -> None:
         bound, ridge, self.objective_scale = slack_terms(C, slack, len(y), sample_weight)
         target = np.asarray(y, dtype=np.float64)
         lower, upper = np.where(target > 0, 0.0, -bound), np.where(target > 0, bound, 0.0)
@@ -200,14 +215,17 @@ class SVR(Machine):
     ) -> None:
         check_positive("epsilon", epsilon, zero=True)
         bound, ridge, self.objective_scale = slack_terms(C, slack, len(y), sample_weight)
-        self.program = Program(np.asarray(y, dtype=np.float64), -bound, bound, ridge, epsilon=float(epsilon))
+        self.program = Program(
+            np.asarray(y, dtype=np.float64), -bound, bound, ridge, epsilon=float(epsilon)
+        )
 
 
 class Huber(Machine):
-    """Huber regression: min ½‖w‖² + Σ Cᵢ h(yᵢ − f(xᵢ)), where h(r) = r²/(2δ) up to |r| = δ and |r| − δ/2 beyond.
+    """Huber regression: min ½‖w‖² + Σ Cᵢ h(yᵢ − f(xᵢ)), where h(r) = r²/(2δ) up to |r| = δ and |r|
+    − δ/2 beyond.
 
-    A coefficient is Cᵢ/δ times its error, and at most Cᵢ: the program's ridge is δ/Cᵢ, its bounds are ±Cᵢ. As δ
-    vanishes the loss becomes the absolute error, that of `SVR` without a tube.
+    A coefficient is Cᵢ/δ times its error, and at most Cᵢ: the program's ridge is δ/Cᵢ, its bounds
+    are ±Cᵢ. As δ vanishes the loss becomes the absolute error, that of `SVR` without a tube.
 
     Parameters
     ----------
@@ -227,7 +245,9 @@ class Huber(Machine):
 
     has_one_slack = False
 
-    def __init__(self, y: AnyArray, C: float = 1.0, delta: float = 0.1, sample_weight: Array | None = None) -> None:
+    def __init__(
+        self, y: AnyArray, C: float = 1.0, delta: float = 0.1, sample_weight: Array | None = None
+    ) -> None:
         check_positive("delta", delta, zero=True)
         sample_C, _, _ = slack_terms(C, 1, len(y), sample_weight)
         ridge = np.divide(delta, sample_C, out=np.zeros(len(y)), where=sample_C > 0)
@@ -237,8 +257,8 @@ class Huber(Machine):
 class Quantile(Machine):
     """Quantile regression: min ½‖w‖² + Σ Cᵢ max(q rᵢ, (q − 1) rᵢ) with the errors rᵢ = yᵢ − f(xᵢ).
 
-    The pinball loss charges q for a target above f and 1 − q for one below it, so that about a share q of the targets
-    is below. A coefficient is between Cᵢ(q − 1) and Cᵢq; there is no tube.
+    The pinball loss charges q for a target above f and 1 − q for one below it, so that about a
+    share q of the targets is below. A coefficient is between Cᵢ(q − 1) and Cᵢq; there is no tube.
 
     Parameters
     ----------
@@ -253,20 +273,26 @@ class Quantile(Machine):
 
     References
     ----------
-    Koenker and Bassett (1978), "Regression quantiles"; Takeuchi, Le, Sears and Smola (2006), "Nonparametric quantile
-    estimation".
+    Koenker and Bassett (1978), "Regression quantiles"; Takeuchi, Le, Sears and Smola (2006),
+    "Nonparametric quantile estimation".
     """
 
-    def __init__(self, y: AnyArray, C: float = 1.0, quantile: float = 0.5, sample_weight: Array | None = None) -> None:
+    def __init__(
+        self, y: AnyArray, C: float = 1.0, quantile: float = 0.5, sample_weight: Array | None = None
+    ) -> None:
         bound, ridge, _ = slack_terms(C, 1, len(y), sample_weight)
-        self.program = Program(np.asarray(y, dtype=np.float64), (quantile - 1.0) * bound, quantile * bound, ridge)
+        self.program = Program(
+            np.asarray(y, dtype=np.float64), (quantile - 1.0) * bound, quantile * bound, ridge
+        )
 
 
 class OneClass(Machine):
-    """One-class support vector machine: min ½‖w‖² + Σ Cᵢ ξᵢ + b subject to f(xᵢ) = ⟨w, φ(xᵢ)⟩ + b ≥ −ξᵢ.
+    """One-class support vector machine: min ½‖w‖² + Σ Cᵢ ξᵢ + b subject to f(xᵢ) = ⟨w, φ(xᵢ)⟩ + b ≥
+    −ξᵢ.
 
-    Samples with f(x) < 0 are novel; at most 1/C training samples are, since the coefficients sum to one. With squared
-    slacks, min ½‖w‖² + ½ Σ Cᵢ ξᵢ² + b, the coefficients are Cᵢ ξᵢ, and 1/C bounds nothing.
+    Samples with f(x) < 0 are novel; at most 1/C training samples are, since the coefficients sum to
+    one. With squared slacks, min ½‖w‖² + ½ Σ Cᵢ ξᵢ² + b, the coefficients are Cᵢ ξᵢ, and 1/C bounds
+    nothing.
 
     Parameters
     ----------
@@ -282,13 +308,15 @@ class OneClass(Machine):
 
     has_targets = False
 
-    def __init__(self, n_samples: int, C: float = 1.0, sample_weight: Array | None = None, slack: int = 1) -> None:
+    def __init__(
+        self, n_samples: int, C: float = 1.0, sample_weight: Array | None = None, slack: int = 1
+    ) -> None:
         bound, ridge, _ = slack_terms(C, slack, n_samples, sample_weight)
         zero = np.zeros(n_samples)
         self.program = Program(zero, zero, bound, ridge, total=1.0)
 
 
-# Several outputs --------------------------------------------------------------------------------------------------
+# Several outputs ----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -312,7 +340,9 @@ class IndependentOutputs:
 
     def best_intercept(self, values: Array) -> Array:
         """Return the intercept of each output that minimises its primal objective given its Kβ."""
-        return np.array([one.best_intercept(f) for one, f in zip(self.programs, values.T, strict=True)])
+        return np.array(
+            [one.best_intercept(f) for one, f in zip(self.programs, values.T, strict=True)]
+        )
 
     def primal_value(self, quadratic: float, values: Array, intercept: Array) -> float:
         """Return the primal objective, where quadratic is the sum of ½βᵀKβ over the outputs."""
@@ -320,18 +350,25 @@ class IndependentOutputs:
         return quadratic + sum(one.primal_value(0.0, f, b) for one, f, b in outputs)
 
     def worst_losses(self, values: Array, intercept: Array, error: Array) -> Array:
-        """Return the most that each sample's losses may add up to, where the outputs are `values` up to `error`."""
+        """Return the most that each sample's losses may add up to, where the outputs are `values`
+        up to `error`."""
         each = zip(self.programs, values.T, intercept, error.T, strict=True)
         return np.asarray(np.sum([one.worst_losses(f, b, e) for one, f, b, e in each], axis=0))
 
-    def primal_bound(self, quadratic: float, values: Array, intercept: Array, error: Array) -> float:
+    def primal_bound(
+        self, quadratic: float, values: Array, intercept: Array, error: Array
+    ) -> float:
         """Return a number that the primal objective does not exceed, for outputs up to `error`."""
         each = zip(self.programs, values.T, intercept, error.T, strict=True)
         return quadratic + sum(one.primal_bound(0.0, f, b, e) for one, f, b, e in each)
 
     def linear_bound(self, beta: Array, intercept: Array) -> float:
-        """Return a number that `linear_value` exceeds by no less than its rounding and what the sums of β miss."""
-        return sum(one.linear_bound(own, b) for one, own, b in zip(self.programs, beta.T, intercept, strict=True))
+        """Return a number that `linear_value` exceeds by no less than its rounding and what the
+        sums of β miss."""
+        return sum(
+            one.linear_bound(own, b)
+            for one, own, b in zip(self.programs, beta.T, intercept, strict=True)
+        )
 
     def continued(self, beta: Array, before: IndependentOutputs) -> Array:
         """Return a start near the solution β of programs with other bounds."""
@@ -355,23 +392,34 @@ class SharedMachines(Machine):
     def __init__(self, machines: Sequence[Machine]) -> None:
         self.machines, first = list(machines), machines[0]
         self.program = IndependentOutputs([one.program for one in machines])
-        self.objective_scale, self.can_be_subsampled = first.objective_scale, first.can_be_subsampled
+        self.objective_scale, self.can_be_subsampled = (
+            first.objective_scale,
+            first.can_be_subsampled,
+        )
         self.has_targets, self.has_one_slack = first.has_targets, first.has_one_slack
 
     def take(self, rows: Indices) -> Machine:
         """Return the machines of some samples, each of which stands for several."""
         return SharedMachines([one.take(rows) for one in self.machines])
 
-    def solve(self, K: ArrayOrTensor, warm_start: Array | None = None, tol: float = 1e-3) -> Solution:
-        """Return the solutions for the combined kernel, side by side, each to a relative gap of `tol`."""
+    def solve(
+        self, K: ArrayOrTensor, warm_start: Array | None = None, tol: float = 1e-3
+    ) -> Solution:
+        """Return the solutions for the combined kernel, side by side, each to a relative gap of
+        `tol`."""
         starts = [None] * len(self.machines) if warm_start is None else warm_start.T
         each = [one.solve(K, start, tol) for one, start in zip(self.machines, starts, strict=True)]
-        beta, values = (np.column_stack([getattr(one, name) for one in each]) for name in ("beta", "values"))
-        intercept, n_iter = np.array([one.intercept for one in each]), sum(one.n_iter for one in each)
+        beta, values = (
+            np.column_stack([getattr(one, name) for one in each]) for name in ("beta", "values")
+        )
+        intercept, n_iter = (
+            np.array([one.intercept for one in each]),
+            sum(one.n_iter for one in each),
+        )
         return certify(self.program, beta, values, n_iter, intercept=intercept)
 
 
-# All classes in one problem ------------------------------------------------------------------------------------------
+# All classes in one problem -----------------------------------------------------------------------
 
 
 class MulticlassMachine(Machine):
@@ -417,7 +465,10 @@ class MulticlassMachine(Machine):
         if margins is None:
             margins = np.full((len(labels), k), self.margin)
         if margins.shape != (len(labels), k):
-            raise ValueError(f"margins has shape {margins.shape}; {len(labels)} samples of {k} classes are given.")
+            raise ValueError(
+                f"margins has shape {margins.shape}; {len(labels)} samples of {k} classes are"
+                " given."
+            )
         margins = np.asarray(margins, dtype=np.float64)
         self.program = MulticlassProgram(labels, margins, sample_C, self.pairwise, constants)
 
@@ -433,24 +484,29 @@ class MulticlassMachine(Machine):
         values: Array | None = None,
         inside: bool = False,
     ) -> Solution:
-        """Return the solution for the kernel, one for all classes or one per class, to a relative gap of `tol`.
+        """Return the solution for the kernel, one for all classes or one per class, to a relative
+        gap of `tol`.
 
-        `values` are the outputs of a feasible warm start, where they are known: the solver does not recompute them.
-        With `inside`, interior points come before steps that solve one sample each.
+        `values` are the outputs of a feasible warm start, where they are known: the solver does not
+        recompute them. With `inside`, interior points come before steps that solve one sample each.
         """
-        return solve_multiclass(K, self.program, warm_start, tol, None, values, self.options, inside)
+        return solve_multiclass(
+            K, self.program, warm_start, tol, None, values, self.options, inside
+        )
 
 
 class CrammerSinger(MulticlassMachine):
-    """One slack per sample: min ½ Σ_c ‖w_c‖² + C Σᵢ ξᵢ with f_y(xᵢ) − f_c(xᵢ) ≥ 1 − ξᵢ for every other class c."""
+    """One slack per sample: min ½ Σ_c ‖w_c‖² + C Σᵢ ξᵢ with f_y(xᵢ) − f_c(xᵢ) ≥ 1 − ξᵢ for every
+    other class c."""
 
     margin = 1.0
     pairwise = False
 
 
 class PairwiseSlack(MulticlassMachine):
-    """One slack per sample and class: min ½ Σ_c ‖w_c‖² + C Σᵢ Σ_c ξᵢ_c with f_y(xᵢ) − f_c(xᵢ) ≥ 2 − ξᵢ_c (Weston and
-    Watkins 1998; Bredensteiner and Bennett 1999). Two classes are worth twice the binary machine."""
+    """One slack per sample and class: min ½ Σ_c ‖w_c‖² + C Σᵢ Σ_c ξᵢ_c with f_y(xᵢ) − f_c(xᵢ) ≥ 2 −
+    ξᵢ_c (Weston and Watkins 1998; Bredensteiner and Bennett 1999). Two classes are worth twice the
+    binary machine."""
 
     margin = 2.0
     pairwise = True

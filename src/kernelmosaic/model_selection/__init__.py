@@ -1,4 +1,5 @@
-"""Choosing parameters by validation: paths of C, the response-surface search, folds of pairs and the 5×2 folds."""
+"""Choosing parameters by validation: paths of C, the response-surface search, folds of pairs and
+the 5×2 folds."""
 
 from __future__ import annotations
 

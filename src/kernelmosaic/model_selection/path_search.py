@@ -1,4 +1,5 @@
-"""C, or what an estimator has in its place, chosen by cross-validation; intervals and sets by samples set aside."""
+"""C, or what an estimator has in its place, chosen by cross-validation; intervals and sets by
+samples set aside."""
 
 from __future__ import annotations
 
@@ -15,7 +16,15 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_array, check_is_fitted, has_fit_parameter
 
 from kernelmosaic._checks import check_choice, check_share
-from kernelmosaic._typing import AnyArray, ArrayOrTensor, Estimator, MatrixLike, SampleWeight, Seed, TargetLike
+from kernelmosaic._typing import (
+    AnyArray,
+    ArrayOrTensor,
+    Estimator,
+    MatrixLike,
+    SampleWeight,
+    Seed,
+    TargetLike,
+)
 from kernelmosaic.engine import conformal
 from kernelmosaic.engine.calibration import CALIBRATIONS
 from kernelmosaic.engine.conformal import Conformal
@@ -26,13 +35,18 @@ from kernelmosaic.stacking import check_row_names
 
 
 def has(name: str) -> Callable[[Any], bool]:
-    """Return a test whether the fitted estimator inside, or before the fit the one given, has a method."""
+    """Return a test whether the fitted estimator inside, or before the fit the one given, has a
+    method."""
 
     def has_it(self: Any) -> bool:
         if hasattr(self, self._fitted_name):
             return hasattr(getattr(self, self._fitted_name), name)
-        is_calibrated = getattr(self, "calibration", None) is not None and is_classifier(self.estimator)
-        return hasattr(self.estimator, name) or (is_calibrated and name in ("predict_proba", "predict_log_proba"))
+        is_calibrated = getattr(self, "calibration", None) is not None and is_classifier(
+            self.estimator
+        )
+        return hasattr(self.estimator, name) or (
+            is_calibrated and name in ("predict_proba", "predict_log_proba")
+        )
 
     return has_it
 
@@ -56,83 +70,103 @@ class Wrapper(MetaEstimatorMixin):
         return self._inner.predict(X)
 
     @available_if(has("score"))
-    def score(self, X: MatrixLike, y: TargetLike = None, sample_weight: SampleWeight = None) -> float:
+    def score(
+        self, X: MatrixLike, y: TargetLike = None, sample_weight: SampleWeight = None
+    ) -> float:
         """Return the fitted estimator's own score."""
         check_row_names(X, y=y, sample_weight=sample_weight)
         weight = {} if sample_weight is None else {"sample_weight": sample_weight}
         return float(self._inner.score(X, y, **weight))
 
-    predict_interval = available_if(lambda self: predicts_targets(self.estimator))(conformal.predict_interval)
+    predict_interval = available_if(lambda self: predicts_targets(self.estimator))(
+        conformal.predict_interval
+    )
     predict_set = available_if(lambda self: is_classifier(self.estimator))(conformal.predict_set)
 
-    # scikit-learn's conventions ------------------------------------------------------------------------------------
+    # scikit-learn's conventions -------------------------------------------------------------------
 
     classes_ = property(attrgetter("_inner.classes_"), doc="The classes.")
     n_features_in_ = property(attrgetter("_inner.n_features_in_"), doc="The number of columns.")
-    feature_names_in_ = property(attrgetter("_inner.feature_names_in_"), doc="The names of the columns.")
+    feature_names_in_ = property(
+        attrgetter("_inner.feature_names_in_"), doc="The names of the columns."
+    )
 
     def __sklearn_tags__(self) -> Tags:
         tags, own = super().__sklearn_tags__(), get_tags(self.estimator)
-        for name in ("estimator_type", "target_tags", "classifier_tags", "regressor_tags", "transformer_tags"):
+        for name in (
+            "estimator_type",
+            "target_tags",
+            "classifier_tags",
+            "regressor_tags",
+            "transformer_tags",
+        ):
             setattr(tags, name, getattr(own, name))
         tags.input_tags = own.input_tags
         return tags
 
 
 class PathSearchCV(Wrapper, PathSearch):
-    """C, and on request the norm of the weights, chosen by cross-validation for an estimator with kernels.
+    """C, and on request the norm of the weights, chosen by cross-validation for an estimator with
+    kernels.
 
-    Every fold follows a path of warm-started fits along C, one path per norm, with kernels that are computed once, and
-    the best pair is fitted to all samples. Scores are those of :class:`~sklearn.model_selection.GridSearchCV`, up to
-    the tolerance of the fits. :class:`~kernelmosaic.MKLClassifierCV` and :class:`~kernelmosaic.MKLRegressorCV` are the
-    same search with the parameters of their estimators.
+    Every fold follows a path of warm-started fits along C, one path per norm, with kernels that are
+    computed once, and the best pair is fitted to all samples. Scores are those of
+    :class:`~sklearn.model_selection.GridSearchCV`, up to the tolerance of the fits.
+    :class:`~kernelmosaic.MKLClassifierCV` and :class:`~kernelmosaic.MKLRegressorCV` are the same
+    search with the parameters of their estimators.
 
     Parameters
     ----------
     estimator : estimator
-        Of this package, with a parameter ``C``, or ``alpha``, ``kappa`` or ``nu`` in its place; or a pipeline that ends
-        in one, whose first steps are fitted to the training samples of every fold.
+        Of this package, with a parameter ``C``, or ``alpha``, ``kappa`` or ``nu`` in its place; or
+        a pipeline that ends in one, whose first steps are fitted to the training samples of every
+        fold.
     Cs : int or array-like, default=11
-        The values of that parameter to try, or how many: so many between bounds that depend on the estimator (0.01 and
-        1000; of regressions, in standard deviations of y; localized 0.1 and 1000; survival 0.001 and 100; ``alpha``
-        10⁻⁴ and 10²; ``nu`` 0.01 and 0.5), evenly on a logarithmic scale.
+        The values of that parameter to try, or how many: so many between bounds that depend on the
+        estimator (0.01 and 1000; of regressions, in standard deviations of y; localized 0.1 and
+        1000; survival 0.001 and 100; ``alpha`` 10⁻⁴ and 10²; ``nu`` 0.01 and 0.5), evenly on a
+        logarithmic scale.
     norms : sequence, default=None
-        The norms of the weights to try, such as ``(1, 2, "uniform")``; ``"uniform"`` gives all kernels the same weight,
-        ``"loo"`` of support vector classification and regression those that a ridge estimator learns in each fold.
-        None means that of the estimator. Of a discriminant, 1 learns the weights; gates have no norms. Where equal
-        weights are among them, learned ones are chosen only if their best mean score is higher than that of equal
-        weights by more than one standard error of the differences over the folds.
+        The norms of the weights to try, such as ``(1, 2, "uniform")``; ``"uniform"`` gives all
+        kernels the same weight, ``"loo"`` of support vector classification and regression those
+        that a ridge estimator learns in each fold. None means that of the estimator. Of a
+        discriminant, 1 learns the weights; gates have no norms. Where equal weights are among them,
+        learned ones are chosen only if their best mean score is higher than that of equal weights
+        by more than one standard error of the differences over the folds.
     near : int, default=1
-        Where equal weights are among the norms they are tried at all values of C first. Every other norm is then tried
-        at the C at which its equal weights, P^(1 − 1/p) times larger, give the best of these models again, and at so
-        many values on both sides; as long as its best value is the first or the last of them, as many more are tried
-        on that side. None tries all norms at all values. What is not tried has the score, the weights and the gap NaN
-        in the attributes.
+        Where equal weights are among the norms they are tried at all values of C first. Every other
+        norm is then tried at the C at which its equal weights, P^(1 − 1/p) times larger, give the
+        best of these models again, and at so many values on both sides; as long as its best value
+        is the first or the last of them, as many more are tried on that side. None tries all norms
+        at all values. What is not tried has the score, the weights and the gap NaN in the
+        attributes.
     rule : {"best", "one_standard_error"}, default="best"
-        How the value is chosen, with learned weights or with equal ones. ``"best"`` takes the best mean score; of
-        scores that differ by less than the fits' tolerance, or by less than a sample, that of the smoothest value (the
-        smallest, of ``alpha`` the largest), then of the first norm.
-        ``"one_standard_error"`` takes the smoothest value whose mean score is at most one standard error below the
-        best.
+        How the value is chosen, with learned weights or with equal ones. ``"best"`` takes the best
+        mean score; of scores that differ by less than the fits' tolerance, or by less than a
+        sample, that of the smoothest value (the smallest, of ``alpha`` the largest), then of the
+        first norm. ``"one_standard_error"`` takes the smoothest value whose mean score is at most
+        one standard error below the best.
     cv : int, splitter or iterable, default=5
-        As in :class:`~sklearn.model_selection.GridSearchCV`: a number means folds that are stratified by the classes,
-        or, for survival, by whether the event was observed, which is also what splitters are given for y then.
+        As in :class:`~sklearn.model_selection.GridSearchCV`: a number means folds that are
+        stratified by the classes, or, for survival, by whether the event was observed, which is
+        also what splitters are given for y then.
     scoring : str or callable, default=None
-        As in :class:`~sklearn.model_selection.GridSearchCV`; None means the estimator's own score. A function is called
-        with an estimator of the samples held out: its `predict`, and of a classifier `decision_function` and
-        `predict_proba`, which is calibrated by the other folds.
+        As in :class:`~sklearn.model_selection.GridSearchCV`; None means the estimator's own score.
+        A function is called with an estimator of the samples held out: its `predict`, and of a
+        classifier `decision_function` and `predict_proba`, which is calibrated by the other folds.
     n_jobs : int, default=None
-        Folds computed at the same time, in separate processes. None computes them in threads, as many as linear
-        algebra may use, where folds are large enough to gain and there is memory for their kernels.
+        Folds computed at the same time, in separate processes. None computes them in threads, as
+        many as linear algebra may use, where folds are large enough to gain and there is memory for
+        their kernels.
     refit : bool, default=True
         Whether to fit the choice to all samples; else there are scores, and no predictions.
     scale : bool, default=True
-        Whether to standardise the columns that kernels read as numbers, by the training samples of each fit; sparse
-        samples are divided by the standard deviations only. Row numbers, strings and other columns stay as they are.
-        The best estimator then standardises what it predicts.
+        Whether to standardise the columns that kernels read as numbers, by the training samples of
+        each fit; sparse samples are divided by the standard deviations only. Row numbers, strings
+        and other columns stay as they are. The best estimator then standardises what it predicts.
     calibration : {"sigmoid", "isotonic"} or None, default="sigmoid"
-        How decision values of the samples held out become the probabilities of a classifier; None leaves them to the
-        estimator.
+        How decision values of the samples held out become the probabilities of a classifier; None
+        leaves them to the estimator.
     verbose : bool, default=False
         Show how many folds are done.
 
@@ -155,9 +189,9 @@ class PathSearchCV(Wrapper, PathSearch):
     best_score_ : float
         The mean score of the choice over the folds.
     weights_path_ : ndarray of shape (Cs, P) or (Cs, classes, P)
-        The weights of the kernels along the path, with the chosen norm, averaged over the folds; those of every fold
-        are in ``weights_paths_``, those of all norms in the dictionary ``weights_path_by_norm_``. Of gates they are
-        means.
+        The weights of the kernels along the path, with the chosen norm, averaged over the folds;
+        those of every fold are in ``weights_paths_``, those of all norms in the dictionary
+        ``weights_path_by_norm_``. Of gates they are means.
     duality_gaps_ : ndarray of shape (folds, Cs)
         The certified relative duality gap of every fit of the chosen norm.
     n_unconverged_ : int
@@ -218,8 +252,9 @@ class PathSearchCV(Wrapper, PathSearch):
         y : array-like, default=None
             Targets, as the estimator takes them.
         **params : dict
-            ``sample_weight`` for the fits, and for scores that support it; ``groups`` for the splitter; with metadata
-            routing enabled, whatever estimator, splitter and scorer request.
+            ``sample_weight`` for the fits, and for scores that support it; ``groups`` for the
+            splitter; with metadata routing enabled, whatever estimator, splitter and scorer
+            request.
 
         Returns
         -------
@@ -228,9 +263,14 @@ class PathSearchCV(Wrapper, PathSearch):
         known, is_class = (None, *CALIBRATIONS), is_classifier(self.estimator)
         method = check_choice("calibration", self.calibration, known) if is_class else None
         path_rule(self.estimator)
-        check_row_names(X, y=y, sample_weight=params.get("sample_weight"), groups=params.get("groups"))
+        check_row_names(
+            X, y=y, sample_weight=params.get("sample_weight"), groups=params.get("groups")
+        )
         routed = self._routed(params.pop("sample_weight", None), params)
-        weight, model = routed.estimator.fit.get("sample_weight"), divide_pipeline(self.estimator)[1]
+        weight, model = (
+            routed.estimator.fit.get("sample_weight"),
+            divide_pipeline(self.estimator)[1],
+        )
         if weight is not None and not has_fit_parameter(model, "sample_weight"):
             raise TypeError(f"sample_weight: {type(model).__name__}.fit takes none; give None.")
         given = read_samples(self.estimator, in_memory(X), y, weight)
@@ -248,7 +288,8 @@ class PathSearchCV(Wrapper, PathSearch):
 
     @available_if(has("predict_log_proba"))
     def predict_log_proba(self, X: MatrixLike) -> ArrayOrTensor:
-        """Return the logarithms of the probabilities of the classes, of shape (n_samples, classes)."""
+        """Return the logarithms of the probabilities of the classes, of shape (n_samples,
+        classes)."""
         return self._inner.predict_log_proba(X)
 
     @available_if(has("decision_function"))
@@ -278,22 +319,25 @@ class PathSearchCV(Wrapper, PathSearch):
 
 
 class SplitConformal(Wrapper, BaseEstimator):
-    """Intervals around the predictions of any regressor, or sets of classes by any classifier, with their coverage.
+    """Intervals around the predictions of any regressor, or sets of classes by any classifier, with
+    their coverage.
 
-    Split conformal prediction: the estimator is fitted to some of the samples, and the others, which are set aside,
-    measure how far targets are from its predictions. Whatever the estimator and the distribution, intervals and sets of
-    samples that are exchangeable with those set aside contain the target with a probability of at least `coverage`, on
-    average over all samples. Estimators that were cross-validated, such as :class:`~kernelmosaic.MKLRegressorCV` and
+    Split conformal prediction: the estimator is fitted to some of the samples, and the others,
+    which are set aside, measure how far targets are from its predictions. Whatever the estimator
+    and the distribution, intervals and sets of samples that are exchangeable with those set aside
+    contain the target with a probability of at least `coverage`, on average over all samples.
+    Estimators that were cross-validated, such as :class:`~kernelmosaic.MKLRegressorCV` and
     :class:`~kernelmosaic.MKLRidgeCV`, have these methods themselves, and set no samples aside.
 
     Parameters
     ----------
     estimator : estimator
-        A regressor or a classifier, of this package or any other. One that predicts several quantiles,
-        ``MKLRegressor(loss="quantile", quantile=[0.05, 0.95])``, has its first and last one moved apart or together
-        until they cover (conformalised quantile regression), so that intervals are wide where the targets vary. One
-        that is fitted already, ``FrozenEstimator(model)`` of scikit-learn, is left as it is: all samples given to
-        `fit` are then taken for new ones.
+        A regressor or a classifier, of this package or any other. One that predicts several
+        quantiles, ``MKLRegressor(loss="quantile", quantile=[0.05, 0.95])``, has its first and last
+        one moved apart or together until they cover (conformalised quantile regression), so that
+        intervals are wide where the targets vary. One that is fitted already,
+        ``FrozenEstimator(model)`` of scikit-learn, is left as it is: all samples given to `fit` are
+        then taken for new ones.
     calibration_size : float, default=0.25
         The share of the samples that is set aside, drawn at random.
     random_state : int, RandomState or None, default=None
@@ -308,8 +352,8 @@ class SplitConformal(Wrapper, BaseEstimator):
 
     References
     ----------
-    Papadopoulos, Proedrou, Vovk and Gammerman (2002), "Inductive confidence machines for regression".
-    Romano, Patterson and Candès (2019), "Conformalized quantile regression".
+    Papadopoulos, Proedrou, Vovk and Gammerman (2002), "Inductive confidence machines for
+    regression". Romano, Patterson and Candès (2019), "Conformalized quantile regression".
 
     Examples
     --------
@@ -344,7 +388,8 @@ class SplitConformal(Wrapper, BaseEstimator):
         y : array-like of shape (n_samples,), or of shape (n_samples, n_targets) for a regression
             Classes, or targets.
         sample_weight : array-like of shape (n_samples,), optional
-            Passed to the estimator's `fit`. Those set aside count alike, but for samples of weight zero, which do not.
+            Passed to the estimator's `fit`. Those set aside count alike, but for samples of weight
+            zero, which do not.
 
         Returns
         -------
@@ -363,20 +408,28 @@ class SplitConformal(Wrapper, BaseEstimator):
         self.estimator_ = clone(self.estimator).fit(_safe_indexing(X, train), y[train], **params)
         held = held if weight is None else held[np.asarray(weight)[held] > 0]
         classes = self.estimator_.classes_ if is_classifier(self.estimator) else None
-        self._conformal = Conformal.of([self.estimator_], [(_safe_indexing(X, held), y[held])], classes)
+        self._conformal = Conformal.of(
+            [self.estimator_], [(_safe_indexing(X, held), y[held])], classes
+        )
         return self
 
     def _read(self, y: TargetLike) -> ArrayOrTensor:
         """Return the targets as an array, or raise saying what is wrong."""
         if not is_classifier(self.estimator) and not is_regressor(self.estimator):
-            raise TypeError(f"estimator={type(self.estimator).__name__}: give a regressor or a classifier.")
+            raise TypeError(
+                f"estimator={type(self.estimator).__name__}: give a regressor or a classifier."
+            )
         if y is None:
-            raise ValueError("This SplitConformal estimator requires y to be passed, but the target y is None.")
+            raise ValueError(
+                "This SplitConformal estimator requires y to be passed, but the target y is None."
+            )
         if is_regressor(self.estimator):
             return np.asarray(check_array(y, ensure_2d=False, dtype=np.float64, input_name="y"))
         labels: AnyArray = np.asarray(y)
         if labels.ndim == 2 and labels.shape[1] > 1:
-            raise ValueError("y: the samples have several labels; sets are those of one class per sample.")
+            raise ValueError(
+                "y: the samples have several labels; sets are those of one class per sample."
+            )
         return labels.ravel()
 
     def _unseen(self) -> Conformal:

@@ -1,4 +1,5 @@
-"""A search over positive parameters that fits a surface to validation scores instead of walking a grid."""
+"""A search over positive parameters that fits a surface to validation scores instead of walking a
+grid."""
 
 from __future__ import annotations
 
@@ -31,14 +32,15 @@ from kernelmosaic.kernels.views import PerColumn, lay_specs, read_kernels, term_
 from kernelmosaic.learning.problem import progress
 from kernelmosaic.stacking import check_row_names
 
-# Designs --------------------------------------------------------------------------------------------------------------
+# Designs ------------------------------------------------------------------------------------------
 
 
 def koshal_design(n_factors: int, order: int = 2) -> Array:
     """Return the design in units of the step, the centre first.
 
-    Second order: the centre, both levels of every factor, the high levels of every pair: (n+1)(n+2)/2 points, as many
-    as a quadratic in n factors has coefficients. First order: the centre and the high level of every factor.
+    Second order: the centre, both levels of every factor, the high levels of every pair:
+    (n+1)(n+2)/2 points, as many as a quadratic in n factors has coefficients. First order: the
+    centre and the high level of every factor.
 
     Parameters
     ----------
@@ -54,8 +56,8 @@ def koshal_design(n_factors: int, order: int = 2) -> Array:
 
     References
     ----------
-    Gönen and Alpaydın (2011), "Regularizing multiple kernel learning using response surface methodology", Algorithm 1,
-    lines 2 to 11, read as the appending of columns.
+    Gönen and Alpaydın (2011), "Regularizing multiple kernel learning using response surface
+    methodology", Algorithm 1, lines 2 to 11, read as the appending of columns.
 
     Examples
     --------
@@ -71,7 +73,7 @@ def koshal_design(n_factors: int, order: int = 2) -> Array:
     return np.vstack([np.zeros(n_factors), axial, *pairs])
 
 
-# A polynomial fitted to responses -------------------------------------------------------------------------------------
+# A polynomial fitted to responses -----------------------------------------------------------------
 
 
 #: Up to so many factors every face of the box is solved: 3^6 = 729 small linear systems.
@@ -101,7 +103,9 @@ class ResponseSurface:
     def predict(self, Z: ArrayOrTensor) -> Array:
         """Return the surface at each row of Z."""
         Z = np.atleast_2d(np.asarray(Z, dtype=np.float64))
-        return np.asarray(self.constant + Z @ self.linear + np.einsum("im,mh,ih->i", Z, self.quadratic, Z))
+        return np.asarray(
+            self.constant + Z @ self.linear + np.einsum("im,mh,ih->i", Z, self.quadratic, Z)
+        )
 
     def gradient(self, z: ArrayLike) -> Array:
         """Return the gradient at one point."""
@@ -121,16 +125,21 @@ class ResponseSurface:
         lower, upper : array-like of shape (n_factors,)
             The box.
         start : array-like of shape (n_factors,), optional
-            Among points equally low the nearest to this one is returned; the middle of the box by default.
+            Among points equally low the nearest to this one is returned; the middle of the box by
+            default.
 
         Returns
         -------
         ndarray of shape (n_factors,)
-            The global minimiser: of a convex surface for any number of factors; otherwise for up to six, above which it
-            is the best of several local ones.
+            The global minimiser: of a convex surface for any number of factors; otherwise for up to
+            six, above which it is the best of several local ones.
         """
         lower, upper = np.asarray(lower, dtype=np.float64), np.asarray(upper, dtype=np.float64)
-        start = (lower + upper) / 2 if start is None else np.clip(np.asarray(start, dtype=np.float64), lower, upper)
+        start = (
+            (lower + upper) / 2
+            if start is None
+            else np.clip(np.asarray(start, dtype=np.float64), lower, upper)
+        )
         eigenvalues = np.linalg.eigvalsh(self.quadratic)
         if eigenvalues.min() > _ROUNDING * np.abs(eigenvalues).max():
             z = np.linalg.solve(self.quadratic, -self.linear / 2)
@@ -143,7 +152,8 @@ class ResponseSurface:
         return np.asarray(Z[lowest][np.argmin(np.linalg.norm(Z[lowest] - start, axis=1))])
 
     def _on_faces(self, lower: Array, upper: Array, start: Array) -> list[Array]:
-        """The stationary point of every face that has one: the minimiser, convex or not, is among them."""
+        """The stationary point of every face that has one: the minimiser, convex or not, is among
+        them."""
         found = [start]
         for state in product((-1, 0, 1), repeat=len(start)):
             side = np.array(state)
@@ -151,14 +161,16 @@ class ResponseSurface:
             free = side == 0
             if np.any(free):
                 system = 2 * self.quadratic[np.ix_(free, free)]
-                # Least squares, because a flat direction leaves the system singular: then do not move along it.
+                # Least squares, because a flat direction leaves the system singular: then do not
+                # move along it.
                 z[free] -= np.linalg.lstsq(system, self.gradient(z)[free], rcond=_ROUNDING)[0]
             if np.all((lower <= z) & (z <= upper)):
                 found.append(z)
         return found
 
     def _by_descent(self, lower: Array, upper: Array, start: Array) -> list[Array]:
-        """Local minimisers, from the start, the corner downhill and the corners where the surface bends down most."""
+        """Local minimisers, from the start, the corner downhill and the corners where the surface
+        bends down most."""
         steepest = np.linalg.eigh(self.quadratic)[1][:, 0]
         starts = [start, np.where(self.gradient(start) > 0, lower, upper)]
         if not self.is_convex:
@@ -171,14 +183,24 @@ class ResponseSurface:
             return (self.predict(z)[0] - self.constant) / scale, self.gradient(z) / scale
 
         options = {"ftol": 1e-15, "gtol": 1e-10, "maxiter": 1000}
-        descents = [minimize(value_and_gradient, first, jac=True, bounds=bounds, options=options) for first in starts]
+        descents = [
+            minimize(value_and_gradient, first, jac=True, bounds=bounds, options=options)
+            for first in starts
+        ]
         return [start, *(np.clip(done.x, lower, upper) for done in descents)]
 
 
 def fit_surface(
-    Z: Array, responses: Any, order: int = 2, *, centre: Any = 0.0, step: Any = 1.0, weights: Array | None = None
+    Z: Array,
+    responses: Any,
+    order: int = 2,
+    *,
+    centre: Any = 0.0,
+    step: Any = 1.0,
+    weights: Array | None = None,
 ) -> ResponseSurface:
-    """Fit a polynomial by least squares; with fewer points than coefficients, the smallest that interpolates.
+    """Fit a polynomial by least squares; with fewer points than coefficients, the smallest that
+    interpolates.
 
     Parameters
     ----------
@@ -189,12 +211,16 @@ def fit_surface(
     order : {2, 1}, default=2
         Order of the polynomial.
     centre, step : float or array-like of shape (n_factors,), default=0.0 and 1.0
-        Origin and unit in which the system is solved, for its conditioning; the result is in the coordinates of Z.
+        Origin and unit in which the system is solved, for its conditioning; the result is in the
+        coordinates of Z.
     weights : ndarray of shape (n_points,), optional
         How much each point counts.
     """
     r, n = np.asarray(responses, dtype=np.float64), Z.shape[1]
-    centre, step = np.broadcast_to(centre, n).astype(np.float64), np.broadcast_to(step, n).astype(np.float64)
+    centre, step = (
+        np.broadcast_to(centre, n).astype(np.float64),
+        np.broadcast_to(step, n).astype(np.float64),
+    )
     U = (Z - centre) / step
     m, h = np.triu_indices(n)
     columns = [np.ones((len(U), 1)), U] + ([U[:, m] * U[:, h]] if order == 2 else [])
@@ -212,11 +238,12 @@ def fit_surface(
 
 
 def first_best(scores: Array) -> int:
-    """Return the first of the scores that are best to rounding: on ties the centre, which is the plain method."""
+    """Return the first of the scores that are best to rounding: on ties the centre, which is the
+    plain method."""
     return int(np.argmax(scores >= np.nanmax(scores) - resolution(scores, tol=0.0)))
 
 
-# The walk -------------------------------------------------------------------------------------------------------------
+# The walk -----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -233,11 +260,13 @@ class Terrain:
 
 
 class Exploration:
-    """Evaluate a design, then the minimiser of the surface fitted to all points so far, until that stops moving.
+    """Evaluate a design, then the minimiser of the surface fitted to all points so far, until that
+    stops moving.
 
-    Failed points (response NaN) are no part of the fit. While the fit curves downwards somewhere, or after a failure,
-    the step is confined to a box around the best point, which doubles on success and halves otherwise; with a plane
-    (order 1), the step follows the steepest descent to the wall of that box.
+    Failed points (response NaN) are no part of the fit. While the fit curves downwards somewhere,
+    or after a failure, the step is confined to a box around the best point, which doubles on
+    success and halves otherwise; with a plane (order 1), the step follows the steepest descent to
+    the wall of that box.
 
     Parameters
     ----------
@@ -265,7 +294,10 @@ class Exploration:
             if z is None:
                 break
             at = self._best()
-            best, distance = self.responses[at], float(np.max(np.abs(z - self.points[at]) / terrain.step))
+            best, distance = (
+                self.responses[at],
+                float(np.max(np.abs(z - self.points[at]) / terrain.step)),
+            )
             self._add(z[None, :])
             newest = self.responses[-1]
             if not np.isfinite(newest):
@@ -275,16 +307,20 @@ class Exploration:
         return self.surface()
 
     def surface(self) -> ResponseSurface:
-        """Fit all points that did not fail; a plane is fitted to the neighbourhood of the best one."""
+        """Fit all points that did not fail; a plane is fitted to the neighbourhood of the best
+        one."""
         terrain, ok = self.terrain, np.isfinite(self.responses)
         Z, responses, weights = self.points[ok], self.responses[ok], None
         if terrain.order == 1:
             squares = np.sum(((Z - self.points[self._best()]) / terrain.step) ** 2, axis=1)
             weights = 1.0 / (1.0 + squares)
-        return fit_surface(Z, responses, terrain.order, centre=terrain.centre, step=terrain.step, weights=weights)
+        return fit_surface(
+            Z, responses, terrain.order, centre=terrain.centre, step=terrain.step, weights=weights
+        )
 
     def _next(self) -> Array | None:
-        """The point to evaluate next; None if every proposal is within `tol` of a point already seen."""
+        """The point to evaluate next; None if every proposal is within `tol` of a point already
+        seen."""
         terrain, surface, best = self.terrain, self.surface(), self.points[self._best()]
         self.was_confined = self.confined or not surface.is_convex
         if not self.was_confined:
@@ -292,7 +328,10 @@ class Exploration:
             return z if self._is_new(z) else None
         while np.max(self.radius * terrain.step) >= terrain.tol:
             reach = self.radius * terrain.step
-            lower, upper = np.maximum(best - reach, terrain.lower), np.minimum(best + reach, terrain.upper)
+            lower, upper = (
+                np.maximum(best - reach, terrain.lower),
+                np.minimum(best + reach, terrain.upper),
+            )
             if terrain.order == 1:
                 z = _descend(surface.gradient(best) * terrain.step, best, lower, upper, reach)
             else:
@@ -309,17 +348,21 @@ class Exploration:
         return first_best(-self.responses)
 
     def _add(self, Z: Array) -> None:
-        self.points, self.responses = np.vstack([self.points, Z]), np.append(self.responses, self.evaluate(Z))
+        self.points, self.responses = (
+            np.vstack([self.points, Z]),
+            np.append(self.responses, self.evaluate(Z)),
+        )
 
 
 def _descend(gradient: Array, start: Array, lower: Array, upper: Array, reach: Array) -> Array:
-    """Step down the gradient (in units of the step) to the wall of the box; coordinates already at a bound stay."""
+    """Step down the gradient (in units of the step) to the wall of the box; coordinates already at
+    a bound stay."""
     stuck = ((gradient > 0) & (start <= lower)) | ((gradient < 0) & (start >= upper))
     gradient = np.where(stuck, 0.0, gradient)
     return np.clip(start - reach * gradient / (np.abs(gradient).max() or 1.0), lower, upper)
 
 
-# Which parameters it moves --------------------------------------------------------------------------------------------
+# Which parameters it moves ------------------------------------------------------------------------
 
 
 #: Parameters with one number per kernel, and the letter the papers use for it.
@@ -335,7 +378,8 @@ class Factors:
     parameters : list of str
         The parameter of the estimator that each belongs to.
     labels : list of str
-        What to write on an axis: ``d[gaussian]`` for a penalty, ``η[gaussian]`` for a weight, else the parameter.
+        What to write on an axis: ``d[gaussian]`` for a penalty, ``η[gaussian]`` for a weight, else
+        the parameter.
     centre : list of float
         log10 of the values the search starts from.
     anchors : dict of float
@@ -351,7 +395,9 @@ class Factors:
         """Return the parameters at a point, as `set_params` takes them."""
         found: Settings = {}
         for name, value in zip(self.parameters, (10.0 ** np.asarray(z)).tolist(), strict=True):
-            found[name] = (*found.get(name, (self.anchors[name],)), value) if name in self.anchors else value
+            found[name] = (
+                (*found.get(name, (self.anchors[name],)), value) if name in self.anchors else value
+            )
         return found
 
 
@@ -363,37 +409,60 @@ def read_factors(estimator: Estimator, on: Any, X: MatrixLike = None) -> Factors
     estimator : estimator
         The one to search.
     on : str or list of str
-        Names as `set_params` takes them; those ending in ``penalties`` or ``weights`` count one number per kernel.
+        Names as `set_params` takes them; those ending in ``penalties`` or ``weights`` count one
+        number per kernel.
     X : array-like, optional
         The samples, for kernels that stand for one per column.
     """
     names = [on] if isinstance(on, str) else on
-    if not isinstance(names, Sequence) or not names or not all(isinstance(name, str) for name in names):
-        raise TypeError(f"on={on!r}: give 'penalties', 'weights' or a list of names of positive parameters.")
+    if (
+        not isinstance(names, Sequence)
+        or not names
+        or not all(isinstance(name, str) for name in names)
+    ):
+        raise TypeError(
+            f"on={on!r}: give 'penalties', 'weights' or a list of names of positive parameters."
+        )
     if len(set(names)) < len(names):
         raise ValueError(f"on={on!r}: a name occurs twice.")
     known = estimator.get_params()
     unknown = [name for name in names if name not in known]
     if unknown:
         rule = getattr(estimator, "path_rule", None)
-        remedy = "" if rule is None else f"; give positive parameters that it has, such as on=[{rule.parameter!r}]"
-        raise ValueError(f"on={on!r}: {type(estimator).__name__} has no parameter {unknown[0]!r}{remedy}.")
+        remedy = (
+            ""
+            if rule is None
+            else f"; give positive parameters that it has, such as on=[{rule.parameter!r}]"
+        )
+        raise ValueError(
+            f"on={on!r}: {type(estimator).__name__} has no parameter {unknown[0]!r}{remedy}."
+        )
     factors = Factors()
     for name in names:
         weights = f"{name.removesuffix('penalties')}weights"
-        # Penalties act on learned weights only: to search them beside given weights would compare equals.
+        # Penalties act on learned weights only: to search them beside given weights would compare
+        # equals.
         if name.endswith("penalties") and (weights in names or known.get(weights) is not None):
             raise ValueError(
-                f"on={list(names)!r}: {name} has no effect where {weights} are given; leave {weights} at None."
+                f"on={list(names)!r}: {name} has no effect where {weights} are given; leave"
+                f" {weights} at None."
             )
         owner_name, _, last = name.rpartition("__")
         owner = known[owner_name] if owner_name else estimator
         if last in _LETTERS and hasattr(owner, "kernels"):
-            (factors.anchors[name], *values), labels = _one_per_kernel(owner, last, X if owner is estimator else None)
+            (factors.anchors[name], *values), labels = _one_per_kernel(
+                owner, last, X if owner is estimator else None
+            )
         else:
             value, labels = known[name], [name]
-            if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < np.inf:
-                raise ValueError(f"{name}={value!r}: the search starts from this value; give a positive number.")
+            if (
+                isinstance(value, bool)
+                or not isinstance(value, Real)
+                or not 0 < float(value) < np.inf
+            ):
+                raise ValueError(
+                    f"{name}={value!r}: the search starts from this value; give a positive number."
+                )
             values = [float(value)]
         factors.parameters.extend([name] * len(values))
         factors.labels.extend(labels)
@@ -402,28 +471,39 @@ def read_factors(estimator: Estimator, on: Any, X: MatrixLike = None) -> Factors
 
 
 def _one_per_kernel(owner: Any, parameter: str, X: MatrixLike) -> tuple[list[float], list[str]]:
-    """The values to start from, ones unless the estimator has its own, and a label for each but the first."""
-    entries = owner.read_kernels() if hasattr(owner, "read_kernels") else read_kernels(owner.kernels)
+    """The values to start from, ones unless the estimator has its own, and a label for each but the
+    first."""
+    entries = (
+        owner.read_kernels() if hasattr(owner, "read_kernels") else read_kernels(owner.kernels)
+    )
     names = term_names(entries)
     if any(isinstance(entry.kernel, PerColumn) for entry in entries):
         if X is None:
             raise ValueError(
-                f"on={parameter!r}: a kernel that stands for one per column is only counted when the estimator is "
-                "searched directly, not inside a pipeline; write its kernels out one by one."
+                f"on={parameter!r}: a kernel that stands for one per column is only counted when"
+                " the estimator is searched directly, not inside a pipeline; write its kernels out"
+                " one by one."
             )
         names = [tile.name for tile in lay_specs(entries, X)]
     if len(names) < 2:
-        raise ValueError(f"on={parameter!r}: the first kernel's stays fixed, so at least two kernels are needed.")
+        raise ValueError(
+            f"on={parameter!r}: the first kernel's stays fixed, so at least two kernels are needed."
+        )
     own = getattr(owner, parameter)
-    values = np.ones(len(names)) if own is None or isinstance(own, str) else np.asarray(own, dtype=np.float64)
+    values = (
+        np.ones(len(names))
+        if own is None or isinstance(own, str)
+        else np.asarray(own, dtype=np.float64)
+    )
     if values.shape != (len(names),) or not np.all((values > 0) & np.isfinite(values)):
         raise ValueError(
-            f"{parameter}={own!r}: the search starts there, so give {len(names)} positive numbers or None."
+            f"{parameter}={own!r}: the search starts there, so give {len(names)} positive numbers"
+            " or None."
         )
     return values.tolist(), [f"{_LETTERS[parameter]}[{name}]" for name in names[1:]]
 
 
-# The search -----------------------------------------------------------------------------------------------------------
+# The search ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -480,40 +560,46 @@ class _Run:
 class ResponseSurfaceSearchCV(BaseSearchCV):
     """Search positive parameters on the log10 scale by a response surface on the validation score.
 
-    Minimises r(z), minus the mean validation score at parameters 10^z: evaluates a Koshal design around the estimator's
-    own values, fits r̂(z) = β_0 + Σ β_m z_m + Σ β_mh z_m z_h, evaluates the minimiser of r̂ in a box, refits, and so on
-    until the minimiser moves by less than `tol`. The best validated point is the result. For P kernels with the first
-    penalty fixed the design has P(P+1)/2 points, where a grid of three levels has 3^(P−1). No point is evaluated twice,
-    and all are evaluated on the same splits even if `cv` draws them at random. Where the fit is not convex, or after a
-    failed fit, the step is confined to a box around the best point, which grows with success and shrinks without.
+    Minimises r(z), minus the mean validation score at parameters 10^z: evaluates a Koshal design
+    around the estimator's own values, fits r̂(z) = β_0 + Σ β_m z_m + Σ β_mh z_m z_h, evaluates the
+    minimiser of r̂ in a box, refits, and so on until the minimiser moves by less than `tol`. The
+    best validated point is the result. For P kernels with the first penalty fixed the design has
+    P(P+1)/2 points, where a grid of three levels has 3^(P−1). No point is evaluated twice, and all
+    are evaluated on the same splits even if `cv` draws them at random. Where the fit is not convex,
+    or after a failed fit, the step is confined to a box around the best point, which grows with
+    success and shrinks without.
 
     Parameters
     ----------
     estimator : estimator
         What to search; its own parameters are the centre of the design.
     on : "penalties", "weights" or list of str, default="penalties"
-        ``"penalties"`` is RMKL: the d_m, the first fixed (at 1 unless the estimator has penalties). ``"weights"`` is
-        RWKL: the η_m with nothing learned, the first fixed likewise; the scale of the sum is then free, and trades with
-        C. A list names any positive parameters, such as ``["penalties", "C"]`` or ``["svc__C", "svc__gamma"]``.
+        ``"penalties"`` is RMKL: the d_m, the first fixed (at 1 unless the estimator has penalties).
+        ``"weights"`` is RWKL: the η_m with nothing learned, the first fixed likewise; the scale of
+        the sum is then free, and trades with C. A list names any positive parameters, such as
+        ``["penalties", "C"]`` or ``["svc__C", "svc__gamma"]``.
     step : float or array-like of shape (n_factors,), default=0.3
         The Δ of the design, in powers of ten: 0.3 means halving and doubling.
     bounds : pair, or array-like of shape (n_factors, 2), default=(-1, 1)
         The box, in powers of ten away from the centre.
     order : {2, 1}, default=2
-        2 fits a quadratic to P(P+1)/2 points; 1, for many kernels, fits a plane to P points and goes down its slope.
+        2 fits a quadratic to P(P+1)/2 points; 1, for many kernels, fits a plane to P points and
+        goes down its slope.
     tol : float, default=0.01
         Stop when the next point is nearer than this (in powers of ten) to one already evaluated.
     max_iter : int, default=20
         Most points after the design.
     scoring : str or callable, default=None
-        One score, larger being better; None is the estimator's own, and of one-class machines the area under the ROC
-        curve of y, 1 for inliers and −1 for outliers, which the fit does not read.
+        One score, larger being better; None is the estimator's own, and of one-class machines the
+        area under the ROC curve of y, 1 for inliers and −1 for outliers, which the fit does not
+        read.
     cv : int, splitter or iterable, default=None
         How to split, as in :class:`~sklearn.model_selection.GridSearchCV`.
     n_jobs : int, default=None
         Fits run in parallel.
     refit : bool or callable, default=True
-        Whether to fit the best point on all samples; a callable picks the index of the point from `cv_results_`.
+        Whether to fit the best point on all samples; a callable picks the index of the point from
+        `cv_results_`.
     error_score : "raise" or float, default=nan
         Score of a fit that raised. Such points never enter the surface.
     verbose : bool, default=False
@@ -522,19 +608,22 @@ class ResponseSurfaceSearchCV(BaseSearchCV):
     Attributes
     ----------
     surface_ : ResponseSurface
-        The last fit: ``constant``, ``linear``, ``quadratic``, with ``predict``, ``gradient``, ``minimise``.
+        The last fit: ``constant``, ``linear``, ``quadratic``, with ``predict``, ``gradient``,
+        ``minimise``.
     design_ : Design
         ``points`` on the log10 scale with their ``responses`` and the ``labels`` of the factors.
     n_solver_calls_ : int
         Points evaluated, each by `n_splits_` fits.
-    cv_results_, best_params_, best_score_, best_index_, best_estimator_, n_splits_, refit_time_, scorer_
+    cv_results_, best_params_, best_score_, best_index_, best_estimator_, n_splits_, refit_time_,
+    scorer_
         As in :class:`~sklearn.model_selection.GridSearchCV`.
 
     References
     ----------
-    Gönen and Alpaydın (2011), "Regularizing multiple kernel learning using response surface methodology", Algorithm 1.
-    Where it is silent or cannot be meant: the point evaluated is the newest minimiser, the surface is minimised inside
-    a box, and the best validated point is returned, not the last.
+    Gönen and Alpaydın (2011), "Regularizing multiple kernel learning using response surface
+    methodology", Algorithm 1. Where it is silent or cannot be meant: the point evaluated is the
+    newest minimiser, the surface is minimised inside a box, and the best validated point is
+    returned, not the last.
 
     Examples
     --------
@@ -602,15 +691,20 @@ class ResponseSurfaceSearchCV(BaseSearchCV):
         self
         """
         check_one_score(self.scoring)
-        check_row_names(X, y=y, sample_weight=params.get("sample_weight"), groups=params.get("groups"))
+        check_row_names(
+            X, y=y, sample_weight=params.get("sample_weight"), groups=params.get("groups")
+        )
         # Some models learn each of several targets from the samples that have it.
         if y is not None and not getattr(last_step(self.estimator), "per_target", False):
             read_targets(y, is_regressor(self.estimator))
-        # scikit-learn reads the parameters of what it fits: a copy, which prints no line of its own beside the bar.
+        # scikit-learn reads the parameters of what it fits: a copy, which prints no line of its own
+        # beside the bar.
         quiet = copy(self)
         quiet.scoring = self._one_score(y)
         # Folds without an outlier have no area under the curve.
-        stratified = is_classifier(self.estimator) or (is_outlier_detector(self.estimator) and y is not None)
+        stratified = is_classifier(self.estimator) or (
+            is_outlier_detector(self.estimator) and y is not None
+        )
         quiet.verbose, quiet.cv = False, check_cv(self.cv, y, classifier=stratified)
         given = quiet._get_routed_params_for_fit(_check_method_params(X, params)).splitter.split
         factors = read_factors(self.estimator, self.on, X)
@@ -632,22 +726,29 @@ class ResponseSurfaceSearchCV(BaseSearchCV):
         return float(super().score(X, y, **params))
 
     def _one_score(self, y: TargetLike) -> Any:
-        """Return the score of the search: of outlier detectors, which have none of their own, the area under the curve.
+        """Return the score of the search: of outlier detectors, which have none of their own, the
+        area under the curve.
 
         Raises a ValueError where the samples say nothing of who is an outlier.
         """
-        if self.scoring is not None or hasattr(self.estimator, "score") or not is_outlier_detector(self.estimator):
+        if (
+            self.scoring is not None
+            or hasattr(self.estimator, "score")
+            or not is_outlier_detector(self.estimator)
+        ):
             return self.scoring
         if y is None:
             raise ValueError(
-                f"scoring=None: {type(self.estimator).__name__} has no score of its own; give y, 1 for inliers and -1 "
-                "for outliers, for the area under the ROC curve, or a function of an estimator and X."
+                f"scoring=None: {type(self.estimator).__name__} has no score of its own; give y, 1"
+                " for inliers and -1 for outliers, for the area under the ROC curve, or a function"
+                " of an estimator and X."
             )
         values = np.unique(np.asarray(y))
         if len(values) != 2:
             raise ValueError(
-                f"y has the values {reprlib.repr(values.tolist())}: {type(self.estimator).__name__} is scored by the "
-                "area under the ROC curve between inliers, 1, and outliers, -1; give both, or another scoring."
+                f"y has the values {reprlib.repr(values.tolist())}: {type(self.estimator).__name__}"
+                " is scored by the area under the ROC curve between inliers, 1, and outliers, -1;"
+                " give both, or another scoring."
             )
         return "roc_auc"
 
@@ -658,18 +759,21 @@ class ResponseSurfaceSearchCV(BaseSearchCV):
             step = np.broadcast_to(np.asarray(self.step, dtype=np.float64), (n,))
         except (TypeError, ValueError):
             raise ValueError(
-                f"bounds={self.bounds!r}, step={self.step!r}: give a pair and a number, or one of each for each of "
-                f"the {n} factors ({', '.join(factors.labels)})."
+                f"bounds={self.bounds!r}, step={self.step!r}: give a pair and a number, or one of"
+                f" each for each of the {n} factors ({', '.join(factors.labels)})."
             ) from None
         if not (np.all(np.isfinite(step)) and np.all(step > 0)):
             raise ValueError(f"step={self.step!r}: the step must be positive.")
         if not np.all((bounds[:, 0] <= -step) & (step <= bounds[:, 1])):
             raise ValueError(
-                f"bounds={self.bounds!r}: the box must hold the design, from -step to step (step={self.step!r})."
+                f"bounds={self.bounds!r}: the box must hold the design, from -step to step"
+                f" (step={self.step!r})."
             )
         order, tol = check_choice("order", self.order, (1, 2)), check_positive("tol", self.tol)
         max_iter, centre = check_count("max_iter", self.max_iter, least=0), np.array(factors.centre)
-        return Terrain(centre, centre + bounds[:, 0], centre + bounds[:, 1], step, order, tol, max_iter)
+        return Terrain(
+            centre, centre + bounds[:, 0], centre + bounds[:, 1], step, order, tol, max_iter
+        )
 
     def _run_search(self, evaluate_candidates: Callable[..., Settings]) -> None:
         run = self._run
@@ -678,21 +782,29 @@ class ResponseSurfaceSearchCV(BaseSearchCV):
         with progress("response surface", 0, run.show) as show:
             explored = Exploration(run.terrain, partial(self._evaluate, evaluate, show))
             self.surface_ = explored.run()
-        self.design_ = Design(run.factors.labels, explored.points, explored.responses, explored.n_initial)
+        self.design_ = Design(
+            run.factors.labels, explored.points, explored.responses, explored.n_initial
+        )
         self.n_solver_calls_ = len(explored.points)
 
-    def _evaluate(self, evaluate: Callable[..., Settings], show: Callable[..., None], Z: Array) -> Array:
-        """Responses at points, batch by batch where a progress bar is to move; NaN where any fit of a point raised."""
+    def _evaluate(
+        self, evaluate: Callable[..., Settings], show: Callable[..., None], Z: Array
+    ) -> Array:
+        """Responses at points, batch by batch where a progress bar is to move; NaN where any fit of
+        a point raised."""
         # A batch should still keep every worker busy.
         run, error = self._run, None
-        size = max(1, ceil(2 * effective_n_jobs(self.n_jobs) / self.n_splits_)) if run.show else len(Z)
+        size = (
+            max(1, ceil(2 * effective_n_jobs(self.n_jobs) / self.n_splits_)) if run.show else len(Z)
+        )
         total = len(run.responses) + len(Z)
         for start in range(0, len(Z), size):
             settings = [run.factors.setting(z) for z in Z[start : start + size]]
             try:
                 results = evaluate(settings)
             except ValueError as caught:
-                # scikit-learn refuses a batch in which every fit failed; to a search that is one more failed point.
+                # scikit-learn refuses a batch in which every fit failed; to a search that is one
+                # more failed point.
                 if self.error_score == "raise" or "fits failed" not in str(caught):
                     raise
                 error = caught
@@ -707,19 +819,26 @@ class ResponseSurfaceSearchCV(BaseSearchCV):
             raise error  # not one point of the design could be fitted
         if not np.any(np.isfinite(run.responses)):
             raise ValueError(
-                f"scoring={self.scoring!r}: the score is NaN at every point of the design, so there is no surface to "
-                "fit; give a score that the held-out samples of every fold define, or other folds by cv."
+                f"scoring={self.scoring!r}: the score is NaN at every point of the design, so there"
+                " is no surface to fit; give a score that the held-out samples of every fold"
+                " define, or other folds by cv."
             )
         return np.array(run.responses[-len(Z) :])
 
     def _responses_of_newest(self, results: Settings, n: int) -> list[float]:
         if "mean_test_score" not in results:
-            raise ValueError(f"scoring={self.scoring!r} returns several scores; a surface is fitted to one.")
+            raise ValueError(
+                f"scoring={self.scoring!r} returns several scores; a surface is fitted to one."
+            )
         scores = -np.asarray(results["mean_test_score"], dtype=np.float64)[-n:]
-        outcomes = np.array([one["fit_error"] is not None for one in self._run.outcomes[1]]).reshape(-1, self.n_splits_)
+        outcomes = np.array(
+            [one["fit_error"] is not None for one in self._run.outcomes[1]]
+        ).reshape(-1, self.n_splits_)
         return list(np.where(outcomes[-n:].any(axis=1) | ~np.isfinite(scores), np.nan, scores))
 
-    def _format_results(self, candidate_params: Any, n_splits: int, out: Any, more_results: Any = None) -> Any:
+    def _format_results(
+        self, candidate_params: Any, n_splits: int, out: Any, more_results: Any = None
+    ) -> Any:
         # Kept while the search runs: which fits raised, and the content of the table.
         self._run.outcomes = (list(candidate_params), list(out))
         return super()._format_results(candidate_params, n_splits, out, more_results)

@@ -20,7 +20,8 @@ class FiveByTwoFold(RepeatedStratifiedKFold):
 
     References
     ----------
-    Alpaydın (1999), "Combined 5×2 cv F test for comparing supervised classification learning algorithms".
+    Alpaydın (1999), "Combined 5×2 cv F test for comparing supervised classification learning
+    algorithms".
 
     Examples
     --------

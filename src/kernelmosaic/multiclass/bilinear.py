@@ -20,9 +20,9 @@ from kernelmosaic.multiclass.task import BilinearClasses
 class BilinearMKLClassifier(KernelClassifier, BaseMKL):
     """Multi-class classification with one weight per class and kernel.
 
-    Minimises ½ Σ_c (‖w_c‖² + Σ_r d_cr) + κ Σ ξ_i over d ≥ 0 and f_c(x) = Σ_r d_cr^½ ⟨w_c^(r), φ_r(x)⟩, with f_y(x_i) −
-    f_c(x_i) ≥ 1 − ξ_i for every other class c. That is the convex problem Σ_cr ‖u_c^(r)‖ + κ Σ ξ_i: sparse in classes
-    and kernels together.
+    Minimises ½ Σ_c (‖w_c‖² + Σ_r d_cr) + κ Σ ξ_i over d ≥ 0 and f_c(x) = Σ_r d_cr^½ ⟨w_c^(r),
+    φ_r(x)⟩, with f_y(x_i) − f_c(x_i) ≥ 1 − ξ_i for every other class c. That is the convex problem
+    Σ_cr ‖u_c^(r)‖ + κ Σ ξ_i: sparse in classes and kernels together.
 
     Parameters
     ----------
@@ -33,27 +33,30 @@ class BilinearMKLClassifier(KernelClassifier, BaseMKL):
     kappa : float, default=1.0
         Weight κ of the slack in the objective.
     solver : {"newton", "quasi_newton", "projected_gradient"}, default="newton"
-        Newton steps on the convex problem with the inner machine's curvature; quasi-Newton steps without it, for
-        thousands of free samples per class; or the published scheme: projected gradient with a line search and
-        rescaling.
+        Newton steps on the convex problem with the inner machine's curvature; quasi-Newton steps
+        without it, for thousands of free samples per class; or the published scheme: projected
+        gradient with a line search and rescaling.
     normalize : {"trace", "diagonal", "centered"} or None, default="trace"
         How kernels are put on one scale.
     approximation : {"nystroem", "leading", "fourier"} or None, default=None
-        As in `MKLClassifier`: each kernel becomes a block of features, cost grows with the number of samples, and X may
-        be a memory map, the path of a ``.npy`` file, of a Parquet file or of a folder of these, or a Dask collection.
+        As in `MKLClassifier`: each kernel becomes a block of features, cost grows with the number
+        of samples, and X may be a memory map, the path of a ``.npy`` file, of a Parquet file or of
+        a folder of these, or a Dask collection.
     rank : int or sequence of P int, default=500
         Maximum number of features per kernel.
     calibration : {"sigmoid", "isotonic"} or None, default=None
-        How decision values become the probabilities of :meth:`predict_proba`; see :class:`MKLClassifier`.
+        How decision values become the probabilities of :meth:`predict_proba`; see
+        :class:`MKLClassifier`.
     tol : float, default=1e-3
         Relative duality gap at which to stop.
     max_iter : int, default=100
         Maximum number of solves of the inner machine.
     memory_budget : float, default=None
-        Bytes the Gram matrices, and one more per class, may take, or the features; None means half of the free memory.
-        On a device there is no matrix per class.
+        Bytes the Gram matrices, and one more per class, may take, or the features; None means half
+        of the free memory. On a device there is no matrix per class.
     device : str, default=None
-        As in `MKLClassifier`; the kernels stay there, and blocks of a few thousand samples are solved on the host.
+        As in `MKLClassifier`; the kernels stay there, and blocks of a few thousand samples are
+        solved on the host.
     random_state : int, RandomState or None, default=None
         Draws landmarks and frequencies; exact kernels need none.
     verbose : bool, default=False
@@ -62,7 +65,8 @@ class BilinearMKLClassifier(KernelClassifier, BaseMKL):
     Attributes
     ----------
     weights_ : ndarray of shape (classes, P)
-        The weights d, scaled so that Σ_r d_cr = ‖w_c‖²: all zero for a class that no kernel separates.
+        The weights d, scaled so that Σ_r d_cr = ‖w_c‖²: all zero for a class that no kernel
+        separates.
     view_weights_ : dict
         The weights summed over the kernels of every view, by its name.
     dual_coef_ : ndarray of shape (classes, n_support)
@@ -77,7 +81,8 @@ class BilinearMKLClassifier(KernelClassifier, BaseMKL):
 
     References
     ----------
-    The bilinear formulation of multi-class multiple kernel learning; inner machine of Crammer and Singer (2001).
+    The bilinear formulation of multi-class multiple kernel learning; inner machine of Crammer and
+    Singer (2001).
 
     Examples
     --------
@@ -132,6 +137,8 @@ class BilinearMKLClassifier(KernelClassifier, BaseMKL):
         return BilinearClasses(type(self).__name__, kappa=self.kappa)
 
     def _method(self) -> ClassWiseMethod:
-        parameters = Parameters(AIM * self.tol, self.max_iter, self.verbose, self.solver, solvers=CLASS_WISE_SOLVERS)
+        parameters = Parameters(
+            AIM * self.tol, self.max_iter, self.verbose, self.solver, solvers=CLASS_WISE_SOLVERS
+        )
         solver_class(parameters)
         return ClassWiseMethod(parameters, self.tol, memory_budget=self.memory_budget)

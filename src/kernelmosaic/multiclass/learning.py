@@ -1,4 +1,5 @@
-"""One weight per class and kernel: the bilinear multi-class problem, and the ways to learn its weights."""
+"""One weight per class and kernel: the bilinear multi-class problem, and the ways to learn its
+weights."""
 
 from __future__ import annotations
 
@@ -29,11 +30,13 @@ from kernelmosaic.solvers.smo import solve_smo
 
 
 class ClassWiseProblem(WeightProblem):
-    """min over θ ≥ 0 of ½ Σθ + the value of the machine with a kernel Σ_r θ_cr K_r for every class c.
+    """min over θ ≥ 0 of ½ Σθ + the value of the machine with a kernel Σ_r θ_cr K_r for every class
+    c.
 
-    The set of the weights is all θ ≥ 0: what a norm is to other problems, the term ½ Σθ is to this one. Its slope in
-    θ_cr is ½ − q_cr with q_cr = ½ τ_cᵀK_rτ_c. Dividing a class's weights and multiplying its coefficients τ by the same
-    number changes no output; `upper` is the value once that has balanced ½ Σ_r θ_cr and ½‖w_c‖² in every class.
+    The set of the weights is all θ ≥ 0: what a norm is to other problems, the term ½ Σθ is to this
+    one. Its slope in θ_cr is ½ − q_cr with q_cr = ½ τ_cᵀK_rτ_c. Dividing a class's weights and
+    multiplying its coefficients τ by the same number changes no output; `upper` is the value once
+    that has balanced ½ Σ_r θ_cr and ½‖w_c‖² in every class.
     """
 
     def __init__(self, stack: GramStack, machine: Machine, options: LearnerOptions) -> None:
@@ -51,7 +54,11 @@ class ClassWiseProblem(WeightProblem):
         """Return the classes' kernels at θ, one for all where they have the same weights."""
         shared = bool(np.all(theta == theta[0]))
         if not self.stack.writes_matrices:
-            return self.stack.combine(theta[0]) if shared else self.stack.combine_classes(theta, self._K)
+            return (
+                self.stack.combine(theta[0])
+                if shared
+                else self.stack.combine_classes(theta, self._K)
+            )
         kinds = 1 if shared else self.n_classes
         if self._combined is None or not np.array_equal(self._combined, theta):
             self.stack.combine_classes(theta[:kinds], self._K[:kinds])
@@ -59,7 +66,8 @@ class ClassWiseProblem(WeightProblem):
         return self._K[0] if shared else self._K
 
     def solve(self, theta: Array, warm_start: Array | None, tol: float) -> Any:
-        """Solve the machine at θ; the outputs of the last evaluation's τ follow from its products without a matrix."""
+        """Solve the machine at θ; the outputs of the last evaluation's τ follow from its products
+        without a matrix."""
         known = self._last is not None and warm_start is self._last.solution.beta
         values = _outputs(theta, self._last.products) if known and self._last is not None else None
         return self.solve_machine(self.combine(theta), warm_start, tol, values=values)
@@ -98,32 +106,43 @@ class ClassWiseProblem(WeightProblem):
         return float(self.machine.program.linear_value(at.solution.beta)) / scale
 
     def curvature(self, at: Evaluation) -> Array | None:
-        """Return that of the free samples' blocks over all (c, r); None where they are too large or singular."""
-        # Single also for few samples: the curvature of a class without weights is rounding, which a coarser one hides.
+        """Return that of the free samples' blocks over all (c, r); None where they are too large or
+        singular."""
+        # Single also for few samples: the curvature of a class without weights is rounding, which a
+        # coarser one hides.
         single = self.options.tol >= self.options.single_tol
-        return joint_curvature(self.combine(at.theta), self.machine.program, at, self.options.most_free, single)
+        return joint_curvature(
+            self.combine(at.theta), self.machine.program, at, self.options.most_free, single
+        )
 
     def balanced(self, at: Evaluation) -> Array:
-        """Return ‖u_cr‖ = θ_cr (τ_cᵀK_rτ_c)^½: the weights that would balance every kernel of every class."""
+        """Return ‖u_cr‖ = θ_cr (τ_cᵀK_rτ_c)^½: the weights that would balance every kernel of every
+        class."""
         return np.asarray(at.theta * np.sqrt(2.0 * at.q))
 
     def rescaled(self, at: Evaluation) -> tuple[Array, Solution]:
-        """Return θ / s and the solution with τ s: the same outputs, and the regulariser's two halves balanced."""
+        """Return θ / s and the solution with τ s: the same outputs, and the regulariser's two
+        halves balanced."""
         square, total = 2.0 * np.sum(at.theta * at.q, axis=1), at.theta.sum(axis=1)
         usable = (square > 0) & (total > 0)
         s = np.sqrt(np.divide(total, square, out=np.ones(len(total)), where=usable))
-        # A class without coefficients has no use for weights: its share of the regulariser is zero without them.
+        # A class without coefficients has no use for weights: its share of the regulariser is zero
+        # without them.
         theta = np.where(usable[:, np.newaxis], at.theta / s[:, np.newaxis], 0.0)
         return theta, replace(at.solution, beta=at.solution.beta * s)
 
     def learned(self, best: Evaluation, gap: float, history: list[Iteration]) -> Learned:
-        """Return weights of shape (classes, P), rescaled so that ½ Σθ equals ½ Σ‖w_c‖² class by class."""
+        """Return weights of shape (classes, P), rescaled so that ½ Σθ equals ½ Σ‖w_c‖² class by
+        class."""
         weights, solution = self.rescaled(best)
-        return LearnedClasses(weights, solution, best.upper, gap, self.n_solves, history, witness=best.solution.beta)
+        return LearnedClasses(
+            weights, solution, best.upper, gap, self.n_solves, history, witness=best.solution.beta
+        )
 
 
 def matrix_dtype(stack: GramStack, options: LearnerOptions) -> np.dtype[Any]:
-    """Return the precision of the classes' matrices: the machine is solved with them, the stack's own certify it."""
+    """Return the precision of the classes' matrices: the machine is solved with them, the stack's
+    own certify it."""
     return np.dtype(np.float32) if options.in_single(stack.n_samples) else stack.dtype
 
 
@@ -170,7 +189,9 @@ class ClassWiseSearch(BoundTracker):
         if self.has_ended():
             return None
         # A step that ends at zero may round to less.
-        evaluation = self.problem.evaluate(np.maximum(theta, 0.0), self.last.solution.beta, self.inner)
+        evaluation = self.problem.evaluate(
+            np.maximum(theta, 0.0), self.last.solution.beta, self.inner
+        )
         if evaluation is None:
             return None
         self.last = evaluation
@@ -184,7 +205,8 @@ class ClassWiseSearch(BoundTracker):
         if not self.goes_on():
             return
         options = self.options
-        # Once the machine is as exact as can be, steps that do not close the gap are those of rounding.
+        # Once the machine is as exact as can be, steps that do not close the gap are those of
+        # rounding.
         if self.inner > options.sharpest or self.gap < options.closer * self.closest:
             self.closest, self.n_idle_steps = self.gap, 0
         else:
@@ -197,7 +219,8 @@ class ClassWiseSearch(BoundTracker):
         self.inner = min(self.inner, max(inner, self.options.sharpest))
 
     def finish(self) -> None:
-        """Leave classes without weights whose weights are next to none, if the gap stays within the tolerance."""
+        """Leave classes without weights whose weights are next to none, if the gap stays within the
+        tolerance."""
         here, tol = self.proved, self.options.tol
         total = here.theta.sum(axis=1)
         tiny = (total > 0) & (0.5 * total <= tol * abs(here.upper))
@@ -213,10 +236,14 @@ class ClassWiseSearch(BoundTracker):
             self.show(self.record())
 
     def along(self, here: Evaluation, direction: Array) -> Evaluation | None:
-        """Go along the direction as far as pays; None if nothing does, or where the search has ended."""
+        """Go along the direction as far as pays; None if nothing does, or where the search has
+        ended."""
         gain = -float(np.sum(self.problem.slopes(here) * direction))
-        # What the step should gain must show above the machine's own error, but for the last steps: they are too small.
-        self.increase_precision_to(max(0.1 * gain / abs(self.problem.value(here)), 0.01 * self.options.tol))
+        # What the step should gain must show above the machine's own error, but for the last steps:
+        # they are too small.
+        self.increase_precision_to(
+            max(0.1 * gain / abs(self.problem.value(here)), 0.01 * self.options.tol)
+        )
         return self.walk(here, direction, self.evaluate)
 
 
@@ -224,7 +251,8 @@ class QuasiNewtonSearch(ClassWiseSearch):
     """Runs of L-BFGS-B, each with a more exact machine."""
 
     def step(self) -> bool:
-        """Take quasi-Newton steps until the machine's error hides the slope; False if rounding is all that is left."""
+        """Take quasi-Newton steps until the machine's error hides the slope; False if rounding is
+        all that is left."""
         from scipy.optimize import minimize
 
         shape = self.best.theta.shape
@@ -266,8 +294,10 @@ class ClassNewtonSearch(QuasiNewtonSearch):
         self.n_failures = 0
 
     def step(self) -> bool:
-        """Rescale the weights, or take a Newton step, or quasi-Newton steps; False if none is left to take."""
-        # While rescaling lowers the value by this factor, the weights are still of the wrong size altogether.
+        """Rescale the weights, or take a Newton step, or quasi-Newton steps; False if none is left
+        to take."""
+        # While rescaling lowers the value by this factor, the weights are still of the wrong size
+        # altogether.
         if not self.has_right_size and self.problem.value(self.here) > 1.04 * self.here.upper:
             return self._go_to(self.evaluate(self.problem.balanced(self.here)))
         self.has_right_size = True
@@ -284,7 +314,9 @@ class ClassNewtonSearch(QuasiNewtonSearch):
         if trial is None and self.has_ended():
             return False
         # Where other samples become free along every step, the curvature here is wrong at its end.
-        is_short = trial is None or np.abs(trial.theta - here.theta).max() < 0.2 * np.abs(step).max()
+        is_short = (
+            trial is None or np.abs(trial.theta - here.theta).max() < 0.2 * np.abs(step).max()
+        )
         self.n_failures = self.n_failures + 1 if is_short else 0
         if trial is None:
             if not self.sharpen():
@@ -315,7 +347,8 @@ class ProjectedGradientSearch(ClassWiseSearch):
     size: float = 1.0
 
     def step(self) -> bool:
-        """Balance the weights, or take a gradient step and rescale; False if rounding is all that is left."""
+        """Balance the weights, or take a gradient step and rescale; False if rounding is all that
+        is left."""
         problem, here = self.problem, self.here
         if here is None:
             self.here = self.evaluate(problem.balanced(self.best))
@@ -334,19 +367,23 @@ class ProjectedGradientSearch(ClassWiseSearch):
             self.size = 1.0
             return self.sharpen()
         size, end = found
-        # Rescaling balances the regulariser; the value there is that of the machine, not extrapolated by the slope.
+        # Rescaling balances the regulariser; the value there is that of the machine, not
+        # extrapolated by the slope.
         self.here, self.size = self.evaluate(problem.rescaled(end)[0]), 2.0 * size
         return self.here is not None
 
 
 class ClassWiseLearner(Learner):
-    """Finds the weights θ ≥ 0 of every class and kernel; `max_iter` counts solves of the inner machine."""
+    """Finds the weights θ ≥ 0 of every class and kernel; `max_iter` counts solves of the inner
+    machine."""
 
     machine_needs = ()
     stalled = ROUNDING
 
     def _learn(self, stack: GramStack, machine: Machine, start: Start) -> Learned:
-        return self.search(ClassWiseProblem(stack, machine, self.options), start).improve().learned()
+        return (
+            self.search(ClassWiseProblem(stack, machine, self.options), start).improve().learned()
+        )
 
     @abstractmethod
     def search(self, problem: ClassWiseProblem, start: Start) -> ClassWiseSearch:
@@ -354,11 +391,12 @@ class ClassWiseLearner(Learner):
 
 
 class ClassNewton(ClassWiseLearner):
-    """Newton steps on the convex value ½ Σθ + J(θ) over θ ≥ 0, with the exact curvature of the inner machine.
+    """Newton steps on the convex value ½ Σθ + J(θ) over θ ≥ 0, with the exact curvature of the
+    inner machine.
 
-    Between changes of the set of free coefficients J is smooth, and its curvature follows from the free samples' blocks
-    of the classes' matrices (`multiclass_curvature`). Where steps fail or are cut short, at kinks, or where the blocks
-    are too large, quasi-Newton steps take over.
+    Between changes of the set of free coefficients J is smooth, and its curvature follows from the
+    free samples' blocks of the classes' matrices (`multiclass_curvature`). Where steps fail or are
+    cut short, at kinks, or where the blocks are too large, quasi-Newton steps take over.
     """
 
     def search(self, problem: ClassWiseProblem, start: Start) -> ClassNewtonSearch:
@@ -373,7 +411,8 @@ class QuasiNewton(ClassWiseLearner):
 
 
 class ProjectedGradient(ClassWiseLearner):
-    """The published scheme: gradient steps projected on θ ≥ 0, a line search on the re-solved value, and rescaling."""
+    """The published scheme: gradient steps projected on θ ≥ 0, a line search on the re-solved
+    value, and rescaling."""
 
     def search(self, problem: ClassWiseProblem, start: Start) -> ProjectedGradientSearch:
         return ProjectedGradientSearch(problem, start)
@@ -388,22 +427,27 @@ def _lowest_point(theta: Array, q: Array, H: Array, least: float = 0.1) -> Array
     # The steps of weights that are to grow are lengthened by their slopes instead.
     floor = trusted_floor(theta.ravel(), q.ravel(), np.diag(H), common=0.5).reshape(theta.shape)
     floor = np.minimum(floor, theta)
-    # The slopes upward, q − ½, are made longer where a weight is far too small. There q falls like θ⁻², and q^(−½) is
-    # nearly linear in θ: Newton's method for the root of q^(−½) − 2^½ has the same matrix and this right-hand side, and
-    # takes a step where the plain one would take many of half that length.
+    # The slopes upward, q − ½, are made longer where a weight is far too small. There q falls like
+    # θ⁻², and q^(−½) is nearly linear in θ: Newton's method for the root of q^(−½) − 2^½ has the
+    # same matrix and this right-hand side, and takes a step where the plain one would take many of
+    # half that length.
     upward = np.where((theta > 0) & (q > 0.5), 2.0 * q * (np.sqrt(2.0 * q) - 1.0), q - 0.5).ravel()
 
     def lowest(floor: Array) -> Array:
         # The quadratic model over a box is itself a program of the one form all machines share.
         zero, given = np.zeros(theta.size), floor.ravel()
         # No weight becomes larger in one step than ten times the largest.
-        box = Program(upward + A @ (theta.ravel() - given), zero, zero + 10.0 * theta.max(), zero, total=None)
+        box = Program(
+            upward + A @ (theta.ravel() - given), zero, zero + 10.0 * theta.max(), zero, total=None
+        )
         start = theta.ravel() - given
-        return floor + solve_smo(A, box, warm_start=start, tol=1e-10, max_iter=100_000).beta.reshape(theta.shape)
+        return floor + solve_smo(
+            A, box, warm_start=start, tol=1e-10, max_iter=100_000
+        ).beta.reshape(theta.shape)
 
     found = lowest(floor)
-    # Without weights a class has no outputs, and no curvature that leads back: it loses them in several steps, unless
-    # all classes lose theirs.
+    # Without weights a class has no outputs, and no curvature that leads back: it loses them in
+    # several steps, unless all classes lose theirs.
     lost = found.sum(axis=1) < least * theta.sum(axis=1)
     if not lost.any() or lost.all():
         return found

@@ -37,7 +37,8 @@ class ClassWiseMethod(WeightMethod):
     Attributes
     ----------
     memory_budget : float or None
-        Bytes for the kernels of the fit and one combined matrix per class; None means half of the free memory.
+        Bytes for the kernels of the fit and one combined matrix per class; None means half of the
+        free memory.
     """
 
     memory_budget: float | None = None
@@ -49,7 +50,9 @@ class ClassWiseMethod(WeightMethod):
         if not stack.writes_matrices:
             return learner
         n_classes = len(task.classes)
-        needed_bytes = n_classes * stack.n_samples**2 * matrix_dtype(stack, learner.options).itemsize
+        needed_bytes = (
+            n_classes * stack.n_samples**2 * matrix_dtype(stack, learner.options).itemsize
+        )
         if self.memory_budget is None:
             free_bytes = default_budget()
         else:
@@ -57,9 +60,9 @@ class ClassWiseMethod(WeightMethod):
             free_bytes = self.memory_budget - stored_bytes
         if needed_bytes > free_bytes:
             raise MemoryError(
-                f"One combined matrix for each of {n_classes} classes needs {format_bytes(needed_bytes)}, the budget "
-                f"leaves {format_bytes(free_bytes)}: use fewer samples, raise memory_budget, or use "
-                "approximation='nystroem'."
+                f"One combined matrix for each of {n_classes} classes needs"
+                f" {format_bytes(needed_bytes)}, the budget leaves {format_bytes(free_bytes)}: use"
+                " fewer samples, raise memory_budget, or use approximation='nystroem'."
             )
         return learner
 

@@ -11,7 +11,16 @@ from scipy.spatial.distance import cdist
 from sklearn.utils import check_array
 
 from kernelmosaic._checks import check_C, check_choice, check_count, check_positive
-from kernelmosaic._typing import AnyArray, Array, ArrayOrTensor, KernelsLike, MatrixLike, SampleWeight, Seed, TargetLike
+from kernelmosaic._typing import (
+    AnyArray,
+    Array,
+    ArrayOrTensor,
+    KernelsLike,
+    MatrixLike,
+    SampleWeight,
+    Seed,
+    TargetLike,
+)
 from kernelmosaic.backend import row_strips, to_host
 from kernelmosaic.engine.tasks import Labels, PathRule, find_classes, per_class
 from kernelmosaic.engine.training_set import active_store
@@ -25,12 +34,13 @@ from kernelmosaic.stacking import check_row_names
 class PosteriorMKLClassifier(MKLClassifier):
     """Classification from class posteriors, on a weighted sum of kernels.
 
-    Samples of uncertain class need a smaller margin, so that noisy labels move the boundary less. Two classes, with ŷ =
-    2 Pr(+1 | x) − 1: min ½‖w‖² + C Σ ξ_i with ŷ_i f(x_i) ≥ ŷ_i² (1 − ξ_i). More classes, with a constant each and y the
-    label, or the most probable class where posteriors are given instead: min ½ Σ_c ‖w_c‖² + C Σ_i Σ_c ξ_ic with
-    f_y(x_i) − f_c(x_i) ≥ 2 (Pr(y | x_i) − Pr(c | x_i)) − ξ_ic. Hard posteriors give exactly
-    ``MKLClassifier(multi_class="pairwise")``. :meth:`predict_proba` has the posteriors that the outputs represent: (1 ±
-    f)/2 within [0, 1], or the nearest point of the simplex to f/2. Of classes whose outputs differ by rounding only,
+    Samples of uncertain class need a smaller margin, so that noisy labels move the boundary less.
+    Two classes, with ŷ = 2 Pr(+1 | x) − 1: min ½‖w‖² + C Σ ξ_i with ŷ_i f(x_i) ≥ ŷ_i² (1 − ξ_i).
+    More classes, with a constant each and y the label, or the most probable class where posteriors
+    are given instead: min ½ Σ_c ‖w_c‖² + C Σ_i Σ_c ξ_ic with f_y(x_i) − f_c(x_i) ≥ 2 (Pr(y | x_i) −
+    Pr(c | x_i)) − ξ_ic. Hard posteriors give exactly ``MKLClassifier(multi_class="pairwise")``.
+    :meth:`predict_proba` has the posteriors that the outputs represent: (1 ± f)/2 within [0, 1], or
+    the nearest point of the simplex to f/2. Of classes whose outputs differ by rounding only,
     :meth:`predict` returns the first.
 
     Parameters
@@ -40,18 +50,21 @@ class PosteriorMKLClassifier(MKLClassifier):
     C : float, default=1.0
         Weight of the slack in the objective.
     estimate : {"neighbors", "density"}, default="neighbors"
-        For labels: how posteriors come from them, in the Euclidean distance of the features as given. They are the
-        shares of the classes among a sample's nearest neighbours, itself included; or Bayes' rule with a Gaussian
-        kernel density of every class and its share as the prior.
+        For labels: how posteriors come from them, in the Euclidean distance of the features as
+        given. They are the shares of the classes among a sample's nearest neighbours, itself
+        included; or Bayes' rule with a Gaussian kernel density of every class and its share as the
+        prior.
     n_neighbors : int, default=5
         How many neighbours count; all at the distance of the last do as well.
     bandwidth : float or "scott", default="scott"
-        Standard deviation of the Gaussians, one for all classes. ``"scott"`` is s n^(−1/(d+4)), with s² the variance
-        within the classes, averaged over the d features, and n the mean number of samples per class.
+        Standard deviation of the Gaussians, one for all classes. ``"scott"`` is s n^(−1/(d+4)),
+        with s² the variance within the classes, averaged over the d features, and n the mean number
+        of samples per class.
     norm, weights, fixed_weights, penalties, penalty_power, solver, easymkl_lambda, normalize
         As in `MKLClassifier`; for more than two classes ``solver="newton"``.
     approximation, rank, random_state
-        As in `MKLClassifier`. Samples in Parquet files or Dask collections must come with their posteriors.
+        As in `MKLClassifier`. Samples in Parquet files or Dask collections must come with their
+        posteriors.
     tol, max_iter, memory_budget, device, verbose
         As in `MKLClassifier`.
 
@@ -61,14 +74,15 @@ class PosteriorMKLClassifier(MKLClassifier):
         The targets of the fit.
     classes_ : ndarray
         The class labels; 0, 1, … for a matrix of posteriors.
-    weights_, dual_coef_, support_, n_support_, intercept_, objective_, duality_gap_, converged_, solver_, n_iter_,
-    n_solves_, history_
+    weights_, dual_coef_, support_, n_support_, intercept_, objective_, duality_gap_, converged_,
+    solver_, n_iter_, n_solves_, history_
         As in `MKLClassifier`.
 
     References
     ----------
-    Tao, Wu, Wang and Wang (2005), "Posterior probability support vector machines for unbalanced data"; Gönen, Tanuğur
-    and Alpaydın (2008), "Multiclass posterior probability support vector machines".
+    Tao, Wu, Wang and Wang (2005), "Posterior probability support vector machines for unbalanced
+    data"; Gönen, Tanuğur and Alpaydın (2008), "Multiclass posterior probability support vector
+    machines".
 
     Examples
     --------
@@ -143,7 +157,8 @@ class PosteriorMKLClassifier(MKLClassifier):
         X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
             Samples, which must have all views.
         y : array-like of shape (n_samples, classes) or (n_samples,)
-            Posteriors, each row in [0, 1] and summing to one; or classes, from which they are estimated.
+            Posteriors, each row in [0, 1] and summing to one; or classes, from which they are
+            estimated.
         sample_weight : array-like of shape (n_samples,), optional
             Factors of C, sample by sample.
 
@@ -158,7 +173,9 @@ class PosteriorMKLClassifier(MKLClassifier):
         check_row_names(X, y=y)
         target = np.asarray(to_host(y))
         if target.ndim == 2 and target.shape[1] > 1:
-            given = self._read_input(X, _check_posteriors(target), sample_weight, COLUMNS_OF_CLASSES)
+            given = self._read_input(
+                X, _check_posteriors(target), sample_weight, COLUMNS_OF_CLASSES
+            )
             P = given.y
             self.classes_ = np.arange(P.shape[1])
             labels = P.argmax(axis=1)
@@ -174,15 +191,21 @@ class PosteriorMKLClassifier(MKLClassifier):
 
     def _estimate(self, X: MatrixLike, y: AnyArray, weight: Array | None) -> Array:
         """Return the posteriors of the classes, of shape (n, classes)."""
-        # Every sample is compared with every other, for which a memory map can be read like an array.
+        # Every sample is compared with every other, for which a memory map can be read like an
+        # array.
         X = check_array(X.X, dtype=(np.float64, np.float32)) if isinstance(X, ArrayRows) else X
         if isinstance(X, RowSource):
             raise ValueError(
-                "y: posteriors are estimated from arrays and memory maps only; for samples in Parquet files or Dask "
-                "collections give the matrix of posteriors."
+                "y: posteriors are estimated from arrays and memory maps only; for samples in"
+                " Parquet files or Dask collections give the matrix of posteriors."
             )
-        if getattr(X, "dtype", np.dtype(object)).kind not in "fiu" or self._input_rules.kinds != ("numbers",):
-            raise ValueError("y: posteriors are estimated from numeric features only; give the matrix of posteriors.")
+        if getattr(X, "dtype", np.dtype(object)).kind not in "fiu" or self._input_rules.kinds != (
+            "numbers",
+        ):
+            raise ValueError(
+                "y: posteriors are estimated from numeric features only; give the matrix of"
+                " posteriors."
+            )
         X = X.toarray() if hasattr(X, "toarray") else X
         all_rows = np.ones(len(y)) if weight is None else weight
         members: Array = (np.asarray(y)[:, np.newaxis] == self.classes_) * all_rows[:, np.newaxis]
@@ -190,7 +213,9 @@ class PosteriorMKLClassifier(MKLClassifier):
             found = density_posteriors(X, members, self.bandwidth)
         else:
             found = neighbor_posteriors(X, members, self.n_neighbors)
-        return np.round(found, 12)  # samples are put in an order by them, and equal ones must not differ
+        return np.round(
+            found, 12
+        )  # samples are put in an order by them, and equal ones must not differ
 
     def _task(self) -> Posteriors:
         return Posteriors(type(self).__name__, self.classes_, C=self.C)
@@ -198,8 +223,8 @@ class PosteriorMKLClassifier(MKLClassifier):
     def _probabilities(self, outputs: Array) -> Array:
         """Return the posteriors of outputs, none below 10⁻³: a few samples cannot rule out a class.
 
-        Two classes: f is fitted to 2 Pr(+1 | x) − 1. More: f_c to 2 Pr(c | x) up to a constant of the sample, which
-        the nearest point of the simplex does not depend on.
+        Two classes: f is fitted to 2 Pr(+1 | x) − 1. More: f_c to 2 Pr(c | x) up to a constant of
+        the sample, which the nearest point of the simplex does not depend on.
         """
         P = np.maximum(project_to_simplex(0.5 * per_class(outputs)), 1e-3)
         return np.asarray(P / P.sum(axis=1, keepdims=True))
@@ -208,7 +233,8 @@ class PosteriorMKLClassifier(MKLClassifier):
 def project_to_simplex(V: Array) -> Array:
     """Return the nearest points to the rows of V that are not negative and sum to one."""
     falling = -np.sort(-V, axis=1)
-    # max(v − t, 0) with the t for which it sums to one: that of the largest entries that stay above it.
+    # max(v − t, 0) with the t for which it sums to one: that of the largest entries that stay above
+    # it.
     t = (np.cumsum(falling, axis=1) - 1.0) / np.arange(1, V.shape[1] + 1)
     last = np.sum(falling > t, axis=1, keepdims=True) - 1
     return np.asarray(np.maximum(V - np.take_along_axis(t, last, axis=1), 0.0))
@@ -217,15 +243,20 @@ def project_to_simplex(V: Array) -> Array:
 def _check_posteriors(y: TargetLike) -> Array:
     P = np.asarray(check_array(y, dtype=np.float64, input_name="y"))
     if P.min() < 0 or P.max() > 1:
-        raise ValueError(f"y: posteriors must lie in [0, 1]; they range from {P.min():g} to {P.max():g}.")
+        raise ValueError(
+            f"y: posteriors must lie in [0, 1]; they range from {P.min():g} to {P.max():g}."
+        )
     sums = P.sum(axis=1)
     worst = int(np.argmax(np.abs(sums - 1.0)))
     if abs(sums[worst] - 1.0) > 1e-6:
-        raise ValueError(f"y: the posteriors of a sample must sum to one; those of row {worst} sum to {sums[worst]:g}.")
+        raise ValueError(
+            f"y: the posteriors of a sample must sum to one; those of row {worst} sum to"
+            f" {sums[worst]:g}."
+        )
     return P
 
 
-# Posteriors from labels: the shares of the classes near a sample ----------------------------------------------------
+# Posteriors from labels: the shares of the classes near a sample ----------------------------------
 
 
 def neighbor_posteriors(X: Array, members: Array, n_neighbors: int, at_once: int = 2**22) -> Array:
@@ -248,7 +279,8 @@ def neighbor_posteriors(X: Array, members: Array, n_neighbors: int, at_once: int
     for i, distances in enumerate(each):
         order = np.argsort(distances, kind="stable")
         reached = int(np.searchsorted(np.cumsum(weight[order]), n_neighbors))
-        # All at the distance of the last, up to rounding: the order of the samples does not rank equal distances.
+        # All at the distance of the last, up to rounding: the order of the samples does not rank
+        # equal distances.
         within = distances <= (1.0 + 1e-9) * distances[order[min(reached, len(order) - 1)]]
         shares = members[within].sum(axis=0)
         P[i] = shares / shares.sum() if shares.sum() > 0 else 1.0 / len(shares)
@@ -256,10 +288,12 @@ def neighbor_posteriors(X: Array, members: Array, n_neighbors: int, at_once: int
 
 
 def density_posteriors(X: Array, members: Array, bandwidth: Any, at_once: int = 2**22) -> Array:
-    """Return Bayes' rule, Pr(c) p(x | c) / Σ_c' Pr(c') p(x | c'), with Gaussian densities p(· | c) around the samples.
+    """Return Bayes' rule, Pr(c) p(x | c) / Σ_c' Pr(c') p(x | c'), with Gaussian densities p(· | c)
+    around the samples.
 
-    With Pr(c) the share of class c and p(x | c) the mean of the Gaussians at its samples, all of one width h, the rule
-    is Σ_{j of class c} exp(−‖x − x_j‖² / 2h²) over the same sum of all samples.
+    With Pr(c) the share of class c and p(x | c) the mean of the Gaussians at its samples, all of
+    one width h, the rule is Σ_{j of class c} exp(−‖x − x_j‖² / 2h²) over the same sum of all
+    samples.
 
     Parameters
     ----------
@@ -273,7 +307,8 @@ def density_posteriors(X: Array, members: Array, bandwidth: Any, at_once: int = 
     sums = np.empty(members.shape)
     for rows in row_strips(len(X), at_once // len(X)):
         distances = cdist(X[rows], X, "sqeuclidean")
-        # From the nearest sample that counts: the sums cannot all vanish, however narrow the Gaussians are.
+        # From the nearest sample that counts: the sums cannot all vanish, however narrow the
+        # Gaussians are.
         distances -= distances[:, counted].min(axis=1, keepdims=True)
         with np.errstate(over="ignore"):
             distances /= max(2.0 * h * h, np.finfo(float).tiny)
@@ -282,8 +317,11 @@ def density_posteriors(X: Array, members: Array, bandwidth: Any, at_once: int = 
 
 
 def scott_bandwidth(X: Array, members: Array) -> float:
-    """Return s n^(−1/(d+4)): s² the variance within the classes, averaged over the d columns; n the mean class size."""
+    """Return s n^(−1/(d+4)): s² the variance within the classes, averaged over the d columns; n the
+    mean class size."""
     sizes = members.sum(axis=0)
     means = (members.T @ X) / sizes[:, np.newaxis]
-    within = sum(float(m @ ((X - mean) ** 2).mean(axis=1)) for m, mean in zip(members.T, means, strict=True))
+    within = sum(
+        float(m @ ((X - mean) ** 2).mean(axis=1)) for m, mean in zip(members.T, means, strict=True)
+    )
     return float(np.sqrt(within / sizes.sum()) * sizes.mean() ** (-1.0 / (X.shape[1] + 4)))

@@ -41,9 +41,12 @@ class Posteriors(ClassTask):
     def decide(self, outputs: Array, intercept: Array) -> AnyArray:
         if outputs.shape[1] == 1:
             return super().decide(outputs, intercept)
-        # Two posteriors that are equal have equal outputs: of outputs that differ by rounding only, the first is taken.
+        # Two posteriors that are equal have equal outputs: of outputs that differ by rounding only,
+        # the first is taken.
         best = outputs.max(axis=1, keepdims=True)
-        return np.asarray(self.classes[(outputs >= best - 1e-9 * (1.0 + np.abs(best))).argmax(axis=1)])
+        return np.asarray(
+            self.classes[(outputs >= best - 1e-9 * (1.0 + np.abs(best))).argmax(axis=1)]
+        )
 
     def count_support(self, y: TargetLike, support: Indices) -> Indices:
         return np.bincount(y[support, 0].astype(np.intp), minlength=len(self.classes))

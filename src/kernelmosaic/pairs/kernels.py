@@ -1,4 +1,5 @@
-"""Kernels between pairs, such as a drug with a protein: a kernel of the left member and one of the right in one."""
+"""Kernels between pairs, such as a drug with a protein: a kernel of the left member and one of the
+right in one."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ Columns = list[Any]
 #: Of every mode, how the members of a pair are exchanged: not at all, or with this sign.
 MODES = {"product": 0, "sum": 0, "cartesian": 0, "symmetric": 1, "antisymmetric": -1}
 
-#: And of what its terms are products, left and right: a kernel, ones, or whether two members are the same.
+#: And of what its terms are products, left and right: a kernel, ones, or whether two members are
+#: the same.
 TERMS = {
     "product": [("kernel", "kernel")],
     "sum": [("kernel", "ones"), ("ones", "kernel")],
@@ -53,10 +55,14 @@ class Members:
         """Find the distinct rows of an array of numbers or objects."""
         if V.dtype.kind in "OUS":
             known: dict[Hashable, int] = {}
-            codes = np.array([known.setdefault(row, len(known)) for row in map(tuple, V.tolist())], dtype=np.intp)
+            codes = np.array(
+                [known.setdefault(row, len(known)) for row in map(tuple, V.tolist())], dtype=np.intp
+            )
             first = np.unique(codes, return_index=True)[1]
         else:
-            rows, axis = (V[:, 0], None) if V.shape[1] == 1 else (V, 0)  # numbers sort faster than rows of them
+            rows, axis = (
+                (V[:, 0], None) if V.shape[1] == 1 else (V, 0)
+            )  # numbers sort faster than rows of them
             _, first, codes = np.unique(rows, axis=axis, return_index=True, return_inverse=True)
         return cls(V[first], codes.reshape(-1))
 
@@ -68,16 +74,17 @@ class Members:
 
 
 class Pairwise(Kernel):
-    """A kernel between pairs (a, b), whose left members a are compared by one kernel and right members b by another.
+    """A kernel between pairs (a, b), whose left members a are compared by one kernel and right
+    members b by another.
 
-    Parameters of a side's kernel, such as a width, are learned from the distinct members, each counted once. With k for
-    `left` and g for `right`, the modes are:
+    Parameters of a side's kernel, such as a width, are learned from the distinct members, each
+    counted once. With k for `left` and g for `right`, the modes are:
 
     - ``"product"``: k(a, a') g(b, b');
     - ``"sum"``: k(a, a') + g(b, b');
     - ``"cartesian"``: k(a, a') 1[b = b'] + 1[a = a'] g(b, b');
-    - ``"symmetric"``, for pairs of one kind: ½ (k(a, a') k(b, b') + k(a, b') k(b, a')), whose functions are
-      f(a, b) = f(b, a);
+    - ``"symmetric"``, for pairs of one kind: ½ (k(a, a') k(b, b') + k(a, b') k(b, a')), whose
+      functions are f(a, b) = f(b, a);
     - ``"antisymmetric"``: the same with a minus, whose functions are f(a, b) = −f(b, a).
 
     Parameters
@@ -100,9 +107,9 @@ class Pairwise(Kernel):
 
     References
     ----------
-    Viljanen, Airola and Pahikkala (2022), "Generalized vec trick for fast learning of pairwise kernel models".
-    Kashima, Oyama, Yamanishi and Tsuda (2009), "On pairwise kernels: an efficient alternative and generalization
-    analysis".
+    Viljanen, Airola and Pahikkala (2022), "Generalized vec trick for fast learning of pairwise
+    kernel models". Kashima, Oyama, Yamanishi and Tsuda (2009), "On pairwise kernels: an efficient
+    alternative and generalization analysis".
 
     Examples
     --------
@@ -129,7 +136,9 @@ class Pairwise(Kernel):
     @property
     def input_kind(self) -> str:  # type: ignore[override]
         self._check_parameters()
-        return "numbers" if {self.left.input_kind, self.right.input_kind} == {"numbers"} else "table"
+        return (
+            "numbers" if {self.left.input_kind, self.right.input_kind} == {"numbers"} else "table"
+        )
 
     @property
     def keeps_scale(self) -> bool:  # type: ignore[override]
@@ -146,12 +155,14 @@ class Pairwise(Kernel):
         if self.input_kind == "numbers":
             X = super().validate(X)
         else:
-            kind = None if hasattr(X, "dtype") else object  # a list of numbers and text stays as it is
+            kind = (
+                None if hasattr(X, "dtype") else object
+            )  # a list of numbers and text stays as it is
             X = check_array(X, dtype=kind, ensure_all_finite=False, input_name="X", estimator=self)
         if X.shape[1] <= self.split:
             raise ValueError(
-                f"X has {X.shape[1]} columns: Pairwise(split={self.split}) reads {self.split} of the left member and "
-                "at least one of the right; give the columns of both."
+                f"X has {X.shape[1]} columns: Pairwise(split={self.split}) reads {self.split} of"
+                " the left member and at least one of the right; give the columns of both."
             )
         if self.input_kind != "numbers":
             self.left.validate(X[:, : self.split])
@@ -161,7 +172,11 @@ class Pairwise(Kernel):
     def members(self, X: AnyArray) -> tuple[Members, Members]:
         """Return both sides of validated pairs; those of one kind share their members."""
         sides = X[:, : self.split], X[:, self.split :]
-        return Members.of_one_kind(*sides) if MODES[self.mode] else (Members.of(sides[0]), Members.of(sides[1]))
+        return (
+            Members.of_one_kind(*sides)
+            if MODES[self.mode]
+            else (Members.of(sides[0]), Members.of(sides[1]))
+        )
 
     def _block(self, X: MatrixLike, Y: MatrixLike) -> Block:
         a, b = self.members(X)
@@ -173,21 +188,28 @@ class Pairwise(Kernel):
             B = compare(second, self.right_, b.values, d.values)
             term = A[np.ix_(a.codes, c.codes)] * B[np.ix_(b.codes, d.codes)]
             if MODES[self.mode]:
-                term = self._both_orders(X, term, A[np.ix_(a.codes, d.codes)] * B[np.ix_(b.codes, c.codes)])
+                term = self._both_orders(
+                    X, term, A[np.ix_(a.codes, d.codes)] * B[np.ix_(b.codes, c.codes)]
+                )
             K = K + term
         return np.asarray(K)
 
     def _both_orders(self, X: MatrixLike, term: Block, turned: Block) -> Block:
-        """Return half the sum, or difference, of products; what rounding leaves of equal ones is zero.
+        """Return half the sum, or difference, of products; what rounding leaves of equal ones is
+        zero.
 
-        The antisymmetric kernel of a kernel of rank one is zero, and nothing else would be left of it.
+        The antisymmetric kernel of a kernel of rank one is zero, and nothing else would be left of
+        it.
         """
         found = 0.5 * (term + MODES[self.mode] * turned)
         noise = 2.0 * (1.0 + self.entry_roundings(X)) * np.finfo(found.dtype).eps
-        return np.asarray(np.where(np.abs(found) <= noise * np.abs(term), 0.0, found), dtype=found.dtype)
+        return np.asarray(
+            np.where(np.abs(found) <= noise * np.abs(term), 0.0, found), dtype=found.dtype
+        )
 
     def vanishes(self, X: MatrixLike, A: Block) -> bool:
-        """Whether the kernel made of a matrix A between members is rounding alone: antisymmetric, and A of rank one.
+        """Whether the kernel made of a matrix A between members is rounding alone: antisymmetric,
+        and A of rank one.
 
         It is if all products of the largest entry are the same in both orders.
         """
@@ -211,7 +233,8 @@ class Pairwise(Kernel):
         return np.asarray(left, dtype=np.float64), np.asarray(right, dtype=np.float64)
 
     def cancelled(self, X: MatrixLike) -> Array:
-        """Return, of every pair, the product of which k(x, x) is what a difference leaves; zero in other modes."""
+        """Return, of every pair, the product of which k(x, x) is what a difference leaves; zero in
+        other modes."""
         left, right = self._side_diagonals(*self.members(X))
         return left * right if MODES[self.mode] < 0 else np.zeros(len(left))
 
@@ -222,17 +245,22 @@ class Pairwise(Kernel):
         return f"Pairwise({', '.join([repr(self.left), repr(self.right), *changed])})"
 
     def entry_roundings(self, X: MatrixLike) -> float:
-        return self.left.entry_roundings(X[:, : self.split]) + self.right.entry_roundings(X[:, self.split :])
+        return self.left.entry_roundings(X[:, : self.split]) + self.right.entry_roundings(
+            X[:, self.split :]
+        )
 
     def _check_parameters(self) -> None:
         check_kernel("left", self.left, "Pairwise")
         check_kernel("right", self.right, "Pairwise")
         if not is_whole(self.split):
-            raise ValueError(f"split={self.split!r}: give the number of columns of the left member, at least 1.")
+            raise ValueError(
+                f"split={self.split!r}: give the number of columns of the left member, at least 1."
+            )
         if MODES[check_choice("mode", self.mode, MODES)] and not _alike(self.left, self.right):
             raise ValueError(
-                f"mode={self.mode!r} is for pairs of one kind, whose members are compared by one kernel, but "
-                f"left={self.left!r} and right={self.right!r} differ; give the same kernel twice."
+                f"mode={self.mode!r} is for pairs of one kind, whose members are compared by one"
+                f" kernel, but left={self.left!r} and right={self.right!r} differ; give the same"
+                " kernel twice."
             )
 
 
@@ -247,7 +275,8 @@ def _alike(one: Any, other: Any) -> bool:
 
 
 def number_of(kernel: Kernel, known: list[Kernel]) -> int:
-    """Return the place of an equal kernel in a list, to whose end the kernel is added if there is none."""
+    """Return the place of an equal kernel in a list, to whose end the kernel is added if there is
+    none."""
     found = next((k for k, other in enumerate(known) if _alike(kernel, other)), len(known))
     known.extend([kernel] if found == len(known) else [])
     return found
@@ -263,18 +292,22 @@ def compare(what: str, kernel: Kernel, V: AnyArray, W: AnyArray) -> Block:
     return np.equal.outer(v.codes, w.codes).astype(np.float32)
 
 
-def pairwise(left: KernelsLike, right: KernelsLike, *, mode: str = "product") -> list[tuple[str, Pairwise, Columns]]:
-    """Return the kernels of pairs that two lists of kernels make, for the `kernels` parameter of an estimator.
+def pairwise(
+    left: KernelsLike, right: KernelsLike, *, mode: str = "product"
+) -> list[tuple[str, Pairwise, Columns]]:
+    """Return the kernels of pairs that two lists of kernels make, for the `kernels` parameter of an
+    estimator.
 
     Parameters
     ----------
     left, right : list of (name, kernel, columns)
-        Kernels of the left and of the right member, each with its columns: a name or number, or a list of them. Row
-        numbers of a given matrix are a column, too (`Precomputed`).
+        Kernels of the left and of the right member, each with its columns: a name or number, or a
+        list of them. Row numbers of a given matrix are a column, too (`Precomputed`).
     mode : {"product", "sum", "cartesian", "symmetric", "antisymmetric"}, default="product"
-        How two kernels are combined, as in :class:`Pairwise`. The first three combine every item on the left with every
-        item on the right. The last two are for pairs of one kind: item i of both lists is the same kernel, on the
-        columns of the first and of the second member, and one kernel is made of every item.
+        How two kernels are combined, as in :class:`Pairwise`. The first three combine every item on
+        the left with every item on the right. The last two are for pairs of one kind: item i of
+        both lists is the same kernel, on the columns of the first and of the second member, and one
+        kernel is made of every item.
 
     Returns
     -------
@@ -298,8 +331,8 @@ def pairwise(left: KernelsLike, right: KernelsLike, *, mode: str = "product") ->
         return [_pair(a, b, mode) for a in sides[0] for b in sides[1]]
     if len(sides[0]) != len(sides[1]):
         raise ValueError(
-            f"mode={mode!r}: left has {len(sides[0])} items and right {len(sides[1])}; give every kernel twice, on the "
-            "columns of the first member and on those of the second."
+            f"mode={mode!r}: left has {len(sides[0])} items and right {len(sides[1])}; give every"
+            " kernel twice, on the columns of the first member and on those of the second."
         )
     return [_pair(a, b, mode) for a, b in zip(*sides, strict=True)]
 
@@ -309,22 +342,32 @@ def _read_side(side: str, given: KernelsLike) -> list[tuple[Entry, Columns]]:
     found = []
     for entry in read_kernels(given):
         if isinstance(entry.kernel, PerColumn):
-            raise ValueError(f"{side}: {entry.kernel!r} stands for several kernels; write them out, one item each.")
+            raise ValueError(
+                f"{side}: {entry.kernel!r} stands for several kernels; write them out, one item"
+                " each."
+            )
         columns = entry.columns
         if isinstance(columns, str | Integral):
             columns = [columns]
         if isinstance(columns, np.ndarray):
             columns = columns.tolist()
-        if not isinstance(columns, Sequence) or not columns or any(isinstance(one, bool) for one in columns):
+        if (
+            not isinstance(columns, Sequence)
+            or not columns
+            or any(isinstance(one, bool) for one in columns)
+        ):
             raise ValueError(
-                f"{side}: kernel {entry.name!r} has columns={entry.columns!r}; give (name, kernel, columns) with a "
-                "name or number, or a list of them: the columns of the left member differ from those of the right."
+                f"{side}: kernel {entry.name!r} has columns={entry.columns!r}; give (name, kernel,"
+                " columns) with a name or number, or a list of them: the columns of the left"
+                " member differ from those of the right."
             )
         found.append((entry, list(columns)))
     return found
 
 
-def _pair(left: tuple[Entry, Columns], right: tuple[Entry, Columns], mode: str) -> tuple[str, Pairwise, Columns]:
+def _pair(
+    left: tuple[Entry, Columns], right: tuple[Entry, Columns], mode: str
+) -> tuple[str, Pairwise, Columns]:
     (a, own), (b, others) = left, right
     signs = {"product": "×", "sum": "+", "cartesian": "□"}
     name = f"{a.name} {signs[mode]} {b.name}" if mode in signs else f"{a.name}, {mode}"

@@ -1,4 +1,5 @@
-"""Least squares on kernels of pairs, by products alone: conjugate gradients, and traces by random signs."""
+"""Least squares on kernels of pairs, by products alone: conjugate gradients, and traces by random
+signs."""
 
 from __future__ import annotations
 
@@ -11,31 +12,38 @@ from kernelmosaic._typing import Array
 from kernelmosaic.gram.linear_algebra import solve_to_residual
 from kernelmosaic.gram.options import BlockOptions
 from kernelmosaic.pairs.stack import PairGram, PairStack, make_pair_stack
-from kernelmosaic.ridge.learning import RidgeOptions, RidgeProblem, RidgeTargets, problem_by_products
+from kernelmosaic.ridge.learning import (
+    RidgeOptions,
+    RidgeProblem,
+    RidgeTargets,
+    problem_by_products,
+)
 from kernelmosaic.solvers.least_squares import Judged, Loss, RidgeMachine, RidgePoint
 
 __all__ = ["PairForm", "make_pair_stack", "pair_problem"]
 
 
 class PairForm:
-    """The criterion by products with kernels of pairs: conjugate gradients, and traces by random signs.
+    """The criterion by products with kernels of pairs: conjugate gradients, and traces by random
+    signs.
 
-    A is not written down, and so its diagonal is not known: A_ii counts as w_i τ, where τ is the mean of A_ii / w_i, as
-    in generalised cross-validation. τ = Σ_j z_jᵀ A z_j / (n s) of s vectors z_j of random signs over √w, which stay the
-    same during a search: what is minimised is a smooth function, and its slopes are exact.
+    A is not written down, and so its diagonal is not known: A_ii counts as w_i τ, where τ is the
+    mean of A_ii / w_i, as in generalised cross-validation. τ = Σ_j z_jᵀ A z_j / (n s) of s vectors
+    z_j of random signs over √w, which stay the same during a search: what is minimised is a smooth
+    function, and its slopes are exact.
     """
 
     def __init__(self, stack: PairStack, targets: RidgeTargets, options: RidgeOptions) -> None:
         self.stack, self.options = stack, options
         if options.criterion != "loo":
             raise ValueError(
-                f"criterion={options.criterion!r}: {stack.form}, but the evidence needs a matrix of all pairs; use "
-                "criterion='loo'."
+                f"criterion={options.criterion!r}: {stack.form}, but the evidence needs a matrix of"
+                " all pairs; use criterion='loo'."
             )
         if targets.groups is not None:
             raise ValueError(
-                f"groups: {stack.form}, so groups of pairs cannot be left out together; choose alpha by "
-                "cross-validation with PairSplit, or fit to fewer pairs."
+                f"groups: {stack.form}, so groups of pairs cannot be left out together; choose"
+                " alpha by cross-validation with PairSplit, or fit to fewer pairs."
             )
         self.Y, self.weight = targets.Y, targets.weight
         count = min(max(2, -(-options.probe_signs // stack.n_samples)), options.most_probes)
@@ -48,8 +56,9 @@ class PairForm:
     def _solve(self, gram: PairGram, point: RidgePoint, right: Array) -> tuple[Array, Array]:
         """Return A times the right-hand sides, and the relative residuals.
 
-        The preconditioner of the members costs next to nothing, and is enough where the ridge is not small. Where it
-        was not, systems of the same search with a ridge as small have the strong one at once.
+        The preconditioner of the members costs next to nothing, and is enough where the ridge is
+        not small. Where it was not, systems of the same search with a ridge as small have the
+        strong one at once.
         """
         ridge, options = point.alpha / self.weight, self.options
         relative_ridge = point.alpha / float(point.weights.sum())
@@ -57,9 +66,13 @@ class PairForm:
         def times(p: Array) -> Array:
             return np.asarray(gram.products(p) + ridge[:, np.newaxis] * p)
 
-        def solve(near: Callable[[Array], Array], start: Array | None, rounds: int) -> tuple[Array, Array]:
+        def solve(
+            near: Callable[[Array], Array], start: Array | None, rounds: int
+        ) -> tuple[Array, Array]:
             goal = options.product_residual
-            return solve_to_residual(times, near, right, self.accuracy, goal, start=start, rounds=rounds)
+            return solve_to_residual(
+                times, near, right, self.accuracy, goal, start=start, rounds=rounds
+            )
 
         solution = None
         if relative_ridge > self.unsolved_ridge:
@@ -105,8 +118,11 @@ class PairForm:
             unsolved=0.0 if is_solved else unsolved,
         )
 
-    def _solve_machine(self, gram: PairGram, point: RidgePoint) -> tuple[Array, Array, float, float]:
-        """Return β = A Y, A times the random signs, τ, and the largest relative residual of the systems."""
+    def _solve_machine(
+        self, gram: PairGram, point: RidgePoint
+    ) -> tuple[Array, Array, float, float]:
+        """Return β = A Y, A times the random signs, τ, and the largest relative residual of the
+        systems."""
         solution, residuals = self._solve(gram, point, np.column_stack([self.Y, self.probes]))
         beta, probed = np.split(solution, [self.Y.shape[1]], axis=1)
         tau = max(float(np.sum(self.probes * probed)) / probed.size, np.finfo(float).tiny)

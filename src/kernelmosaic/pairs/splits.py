@@ -17,20 +17,21 @@ from kernelmosaic.pairs.kernels import Members
 class PairSplit(BaseCrossValidator):
     """Folds of pairs, such as drugs with proteins, by what is new in the test part.
 
-    Errors on known drugs and proteins in new combinations do not predict those on new drugs: compare published
-    figures only for the same one of the four.
+    Errors on known drugs and proteins in new combinations do not predict those on new drugs:
+    compare published figures only for the same one of the four.
 
     Parameters
     ----------
     n_splits : int, default=5
         Parts that the pairs, or the members of a side, are divided into at random.
     new : {"pairs", "left", "right", "both"}, default="pairs"
-        What the training part lacks: the test pairs, however often they are given; all pairs of the left, or right,
-        members of the test pairs; or those of either. Then every part of the left side is tested with every part of the
-        right: ``n_splits`` squared splits, and pairs of a new member with a known one are in neither part.
+        What the training part lacks: the test pairs, however often they are given; all pairs of the
+        left, or right, members of the test pairs; or those of either. Then every part of the left
+        side is tested with every part of the right: ``n_splits`` squared splits, and pairs of a new
+        member with a known one are in neither part.
     left, right : int, str or list, default=0 and 1
-        The columns of X that distinguish the members of a side. Unused where `split` is given `groups`. With
-        ``new="pairs"`` and the defaults, equal rows of X are one pair.
+        The columns of X that distinguish the members of a side. Unused where `split` is given
+        `groups`. With ``new="pairs"`` and the defaults, equal rows of X are one pair.
     random_state : int, RandomState instance or None, default=None
         Seed or generator; an int gives the same folds every time.
 
@@ -45,15 +46,25 @@ class PairSplit(BaseCrossValidator):
     """
 
     def __init__(
-        self, n_splits: int = 5, new: str = "pairs", *, left: Any = 0, right: Any = 1, random_state: Seed = None
+        self,
+        n_splits: int = 5,
+        new: str = "pairs",
+        *,
+        left: Any = 0,
+        right: Any = 1,
+        random_state: Seed = None,
     ) -> None:
         self.n_splits, self.new, self.left, self.right = n_splits, new, left, right
         self.random_state = random_state
 
-    def get_n_splits(self, X: MatrixLike = None, y: TargetLike = None, groups: TargetLike = None) -> int:
+    def get_n_splits(
+        self, X: MatrixLike = None, y: TargetLike = None, groups: TargetLike = None
+    ) -> int:
         """Return the number of splits; the arguments are there for compatibility."""
         n_splits = check_count("n_splits", self.n_splits, least=2)
-        return n_splits ** (2 if check_choice("new", self.new, ("pairs", "left", "right", "both")) == "both" else 1)
+        return n_splits ** (
+            2 if check_choice("new", self.new, ("pairs", "left", "right", "both")) == "both" else 1
+        )
 
     def split(
         self, X: MatrixLike, y: TargetLike = None, groups: TargetLike = None
@@ -70,27 +81,33 @@ class PairSplit(BaseCrossValidator):
             Labels of the left and of the right members, in place of the columns of X.
         """
         self.get_n_splits()  # checks the parameters
-        n, random = len(X) if hasattr(X, "__len__") else X.shape[0], check_random_state(self.random_state)
+        n, random = (
+            len(X) if hasattr(X, "__len__") else X.shape[0],
+            check_random_state(self.random_state),
+        )
         if self.new == "pairs":
             parts = [self._pairs(X, groups, n)]
         else:
             left, right = self._members(X, groups, n)
             parts = {"left": [left], "right": [right], "both": [left, right]}[self.new]
         # The number of the part that every pair is in, by each side.
-        places = [(random.permutation(int(codes.max()) + 1) % self.n_splits)[codes] for codes in parts]
+        places = [
+            (random.permutation(int(codes.max()) + 1) % self.n_splits)[codes] for codes in parts
+        ]
         for fold in np.ndindex(*[int(self.n_splits)] * len(places)):
             inside = np.array([place == part for place, part in zip(places, fold, strict=True)])
             train, test = np.flatnonzero(~inside.any(axis=0)), np.flatnonzero(inside.all(axis=0))
             if not len(train) or not len(test):
                 empty = "test" if len(train) else "training"
                 raise ValueError(
-                    f"n_splits={self.n_splits}, new={self.new!r}: a split of the {n} pairs has no {empty} pair; use "
-                    "fewer splits, or another random_state."
+                    f"n_splits={self.n_splits}, new={self.new!r}: a split of the {n} pairs has no"
+                    f" {empty} pair; use fewer splits, or another random_state."
                 )
             yield train, test
 
     def _pairs(self, X: MatrixLike, groups: TargetLike, n: int) -> Indices:
-        """Return the numbers of the pairs, in the order in which they come: one that is given twice is one pair."""
+        """Return the numbers of the pairs, in the order in which they come: one that is given twice
+        is one pair."""
         if groups is None and len(np.shape(X)) == 1:
             return np.arange(n)
         if groups is None and np.array_equal(self.left, 0) and np.array_equal(self.right, 1):
@@ -106,7 +123,9 @@ class PairSplit(BaseCrossValidator):
         if groups is not None:
             labels = np.asarray(groups)
             if labels.shape != (n, 2):
-                raise ValueError(f"groups has shape {labels.shape}: give the labels of both members, ({n}, 2).")
+                raise ValueError(
+                    f"groups has shape {labels.shape}: give the labels of both members, ({n}, 2)."
+                )
             return Members.of(labels[:, :1]).codes, Members.of(labels[:, 1:]).codes
         table = X if hasattr(X, "shape") else np.asarray(X)
         sides = []
@@ -116,7 +135,7 @@ class PairSplit(BaseCrossValidator):
                 sides.append(Members.of(np.asarray(_safe_indexing(table, listed, axis=1))).codes)
             except (ValueError, IndexError, KeyError, TypeError) as error:
                 raise ValueError(
-                    f"{name}={columns!r}: X has no such columns: {error}; name those of the {name} members, or give "
-                    "groups to split."
+                    f"{name}={columns!r}: X has no such columns: {error}; name those of the {name}"
+                    " members, or give groups to split."
                 ) from error
         return sides[0], sides[1]

@@ -1,7 +1,9 @@
-"""Gram matrices of pairs that share their members: products by the matrices of both sides, and never one of all pairs.
+"""Gram matrices of pairs that share their members: products by the matrices of both sides, and
+never one of all pairs.
 
-With the coefficients β of n pairs in a table V, m left members by q right ones, (A ⊗ B) β is A V Bᵀ read at the pairs:
-the vec trick of Airola and Pahikkala (2018), of the order of n (m + q) operations where the table is full, not n².
+With the coefficients β of n pairs in a table V, m left members by q right ones, (A ⊗ B) β is A V Bᵀ
+read at the pairs: the vec trick of Airola and Pahikkala (2018), of the order of n (m + q)
+operations where the table is full, not n².
 """
 
 from __future__ import annotations
@@ -33,14 +35,19 @@ Plan = list[tuple[int, Array, Array]]
 
 
 def share_members(kernel_set: KernelSet) -> bool:
-    """Whether all kernels are of pairs, each a sum of A ⊗ B between the members that the kernels have in common."""
-    signs = {bool(MODES[one.kernel.mode]) if isinstance(one.kernel, Pairwise) else None for one in kernel_set.fitted}
+    """Whether all kernels are of pairs, each a sum of A ⊗ B between the members that the kernels
+    have in common."""
+    signs = {
+        bool(MODES[one.kernel.mode]) if isinstance(one.kernel, Pairwise) else None
+        for one in kernel_set.fitted
+    }
     plain = all(isinstance(one.normalization, Unscaled | UnitTrace) for one in kernel_set.fitted)
     return plain and None not in signs and len(signs) == 1
 
 
 def side_ties(kernel_set: KernelSet) -> Array:
-    """Return which left and which right kernel every kernel of pairs is made of, one column each: ones and zeros."""
+    """Return which left and which right kernel every kernel of pairs is made of, one column each:
+    ones and zeros."""
     keys: dict[Hashable, int] = {}
     known: list[Kernel] = []
     places = []
@@ -48,8 +55,8 @@ def side_ties(kernel_set: KernelSet) -> Array:
         kernel = one.kernel
         if not isinstance(kernel, Pairwise) or kernel.mode != "product":
             raise ValueError(
-                f"weights='factorized': kernel {one.name!r} is not a product of a left and a right kernel; use it with "
-                "pairwise(left, right), or give weights=None."
+                f"weights='factorized': kernel {one.name!r} is not a product of a left and a right"
+                " kernel; use it with pairwise(left, right), or give weights=None."
             )
         columns = np.arange(kernel.split + 1) if one.columns is None else one.columns
         left = ("left", number_of(kernel.left, known), columns[: kernel.split].tobytes())
@@ -61,8 +68,9 @@ def side_ties(kernel_set: KernelSet) -> Array:
 class PairFactors:
     """The kernels of a set between two sets of pairs, in the matrices of their sides.
 
-    Kernel m is s_m Σ_t A_t ⊗ B_t, between the members of both sets; kernels of one formula on the same columns have
-    the same matrices. The members of pairs of one kind are exchanged first, with the sign of the mode.
+    Kernel m is s_m Σ_t A_t ⊗ B_t, between the members of both sets; kernels of one formula on the
+    same columns have the same matrices. The members of pairs of one kind are exchanged first, with
+    the sign of the mode.
 
     Parameters
     ----------
@@ -86,9 +94,13 @@ class PairFactors:
     def __init__(self, kernel_set: KernelSet, rows: Views, columns: Views) -> None:
         kernels = [cast(Pairwise, one.kernel) for one in kernel_set.fitted]
         self.sign = np.array([MODES[kernel.mode] for kernel in kernels])
-        self.scale = np.array([1.0 / getattr(one.normalization, "scale_", 1.0) for one in kernel_set.fitted])
+        self.scale = np.array(
+            [1.0 / getattr(one.normalization, "scale_", 1.0) for one in kernel_set.fitted]
+        )
         self.rows, above = _members(kernel_set, rows)
-        self.columns, beside = (self.rows, above) if columns is rows else _members(kernel_set, columns)
+        self.columns, beside = (
+            (self.rows, above) if columns is rows else _members(kernel_set, columns)
+        )
         self.A: list[Array] = []
         self.B: list[Array] = []
         numbers: dict[Hashable, int] = {}
@@ -98,7 +110,9 @@ class PairFactors:
             found = []
             for term in TERMS[kernel.mode]:
                 pair = []
-                for side, (what, own) in enumerate(zip(term, (kernel.left_, kernel.right_), strict=True)):
+                for side, (what, own) in enumerate(
+                    zip(term, (kernel.left_, kernel.right_), strict=True)
+                ):
                     (key, V), (_, W) = above[m][side], beside[m][side]
                     formula = number_of(own, known) if what == "kernel" else None
                     name = (side, what, key if what != "ones" else None, formula)
@@ -108,7 +122,8 @@ class PairFactors:
                         store.append(np.asarray(compare(what, own, V, W), dtype=np.float64))
                     pair.append(numbers[name])
                 found.append((pair[0], pair[1]))
-            # Products, unlike entries, would keep the rounding of a kernel that is zero, however large its matrices.
+            # Products, unlike entries, would keep the rounding of a kernel that is zero, however
+            # large its matrices.
             self.terms.append([] if kernel.vanishes(rows[m], self.A[found[0][0]]) else found)
 
     @property
@@ -117,7 +132,8 @@ class PairFactors:
         return int(self.A[0].shape[1]), int(self.B[0].shape[1])
 
     def sides(self, weights: Array, sign: int) -> Array:
-        """Return the sum of weights_m s_m by the matrices A and B that a kernel is made of, (len(A), len(B))."""
+        """Return the sum of weights_m s_m by the matrices A and B that a kernel is made of,
+        (len(A), len(B))."""
         T = np.zeros((len(self.A), len(self.B)))
         for m in np.flatnonzero((self.sign == sign) & (weights != 0)):
             for a, b in self.terms[m]:
@@ -125,13 +141,15 @@ class PairFactors:
         return T
 
     def nearest(self, T: Array) -> tuple[Array, Array, bool]:
-        """Return A and B whose product is near the sum of all terms, and whether it is their sum."""
+        """Return A and B whose product is near the sum of all terms, and whether it is their
+        sum."""
         share = T.sum(axis=0) / T.sum()
         exact = np.allclose(T, np.outer(T.sum(axis=1), share), rtol=1e-14, atol=1e-15 * T.max())
         return _weighted(T.sum(axis=1), self.A), _weighted(share, self.B), exact
 
     def plan(self, weights: Array) -> Plan:
-        """Return the terms of Σ_m weights_m K_m, those with the same matrix on the side that has fewer as one.
+        """Return the terms of Σ_m weights_m K_m, those with the same matrix on the side that has
+        fewer as one.
 
         Weights that are products of those of both sides, as uniform ones are, leave one term.
         """
@@ -158,17 +176,21 @@ class PairFactors:
         return np.asarray(tables, dtype=np.float64).reshape(-1, m, q)
 
     def times(self, plan: Plan, V: Array) -> Array:
-        """Return the product with tables of coefficients, at the pairs in the rows, of shape (n_rows, k)."""
+        """Return the product with tables of coefficients, at the pairs in the rows, of shape
+        (n_rows, k)."""
         total: Any = 0.0
         for sign, A, B in plan:
             total = total + A @ (exchanged(V, sign) @ B.T)
         left, right = self.rows
-        return np.ascontiguousarray(total[:, left, right].T) if plan else np.zeros((len(left), len(V)))
+        return (
+            np.ascontiguousarray(total[:, left, right].T) if plan else np.zeros((len(left), len(V)))
+        )
 
     def block(self, plan: Plan, rows: Rows, columns: Rows) -> Array:
         """Return the entries between some pairs."""
         (a, b), (c, d) = (
-            [codes[some] for codes in side] for side, some in ((self.rows, rows), (self.columns, columns))
+            [codes[some] for codes in side]
+            for side, some in ((self.rows, rows), (self.columns, columns))
         )
         out = np.zeros((len(a), len(c)))
         for sign, A, B in plan:
@@ -178,7 +200,8 @@ class PairFactors:
 
 
 def exchanged(V: Array, sign: int) -> Array:
-    """Return tables with the members of every pair exchanged, with a sign, in half of it; as they are if that is 0."""
+    """Return tables with the members of every pair exchanged, with a sign, in half of it; as they
+    are if that is 0."""
     return 0.5 * (V + sign * V.transpose(0, 2, 1)) if sign else V
 
 
@@ -186,11 +209,14 @@ def _weighted(weights: Array, matrices: list[Array]) -> Array:
     return np.asarray(sum(weights[k] * matrices[k] for k in np.flatnonzero(weights)))
 
 
-def _members(kernel_set: KernelSet, views: Views) -> tuple[tuple[Codes, Codes], list[list[tuple[bytes, AnyArray]]]]:
-    """Return the numbers of the pairs' members, left and right, and what every kernel reads of each member.
+def _members(
+    kernel_set: KernelSet, views: Views
+) -> tuple[tuple[Codes, Codes], list[list[tuple[bytes, AnyArray]]]]:
+    """Return the numbers of the pairs' members, left and right, and what every kernel reads of each
+    member.
 
-    Members are distinguished by all columns that any kernel reads of them. What is read comes with a key, which is
-    equal for kernels that read the same.
+    Members are distinguished by all columns that any kernel reads of them. What is read comes with
+    a key, which is equal for kernels that read the same.
     """
     sides: tuple[dict[bytes, AnyArray], dict[bytes, AnyArray]] = ({}, {})
     keys = []
@@ -218,21 +244,27 @@ def _members(kernel_set: KernelSet, views: Views) -> tuple[tuple[Codes, Codes], 
 
 @dataclass(frozen=True)
 class PairSums(SupportSums):
-    """The sums over support pairs that share members, by products with the matrices of the members."""
+    """The sums over support pairs that share members, by products with the matrices of the
+    members."""
 
     def strips(self, X: MatrixLike, device: str | None) -> Iterator[tuple[slice, Views]]:
         if len(self.kernel_set) and self.beta.shape[-1]:
             yield slice(0, X.shape[0]), self.views_of(X)
 
-    def products(self, strip: Views, kernels: Sequence[int], device: str | None) -> Iterator[tuple[int, Array]]:
-        factors = PairFactors(self.kernel_set.take(kernels), strip.take(kernels), self.samples.take(kernels))
+    def products(
+        self, strip: Views, kernels: Sequence[int], device: str | None
+    ) -> Iterator[tuple[int, Array]]:
+        factors = PairFactors(
+            self.kernel_set.take(kernels), strip.take(kernels), self.samples.take(kernels)
+        )
         for place, k in enumerate(kernels):
             plan = factors.plan(np.eye(len(kernels))[place])
             yield k, factors.times(plan, factors.table(self.of_kernel(k).T))
 
 
 class PairStack(MatrixStack):
-    """The Gram matrices of pairs that share members: those of the members are stored, none of all pairs is.
+    """The Gram matrices of pairs that share members: those of the members are stored, none of all
+    pairs is.
 
     Parameters
     ----------
@@ -266,14 +298,21 @@ class PairStack(MatrixStack):
         part.form = self.form
         return part
 
-    def placed_blocks(self, kernels: Kernels, rows: Rows, columns: Rows) -> Iterator[tuple[int, Array]]:
+    def placed_blocks(
+        self, kernels: Kernels, rows: Rows, columns: Rows
+    ) -> Iterator[tuple[int, Array]]:
         for m in kernels:
-            yield int(m), self.factors.block(self.factors.plan(np.eye(self.n_kernels)[m]), rows, columns)
+            yield (
+                int(m),
+                self.factors.block(self.factors.plan(np.eye(self.n_kernels)[m]), rows, columns),
+            )
 
     def combine(self, weights: AnyArray, out: ArrayOrTensor = None) -> Gram:
         return PairGram(self, np.array(weights, dtype=np.float64))
 
-    def _multiply(self, right: dict[int, ArrayOrTensor], rows: Rows, columns: Rows, out: ArrayOrTensor) -> None:
+    def _multiply(
+        self, right: dict[int, ArrayOrTensor], rows: Rows, columns: Rows, out: ArrayOrTensor
+    ) -> None:
         full = np.zeros((self.n_samples, out.shape[2]))
         full[columns] = next(iter(right.values()), 0.0)  # the same for every kernel
         V, made = self.factors.table(full), dict[tuple[int, int], Array]()
@@ -287,7 +326,8 @@ class PairStack(MatrixStack):
                 out[m] += self.factors.scale[m] * found[:, left, beside].T
 
     def bilinear_forms(self, U: Array, V: Array) -> Array:
-        """Return Σ_c u_cᵀ K_m v_c for every kernel, for columns u_c and v_c: a product by every matrix of a side."""
+        """Return Σ_c u_cᵀ K_m v_c for every kernel, for columns u_c and v_c: a product by every
+        matrix of a side."""
         factors, out = self.factors, np.zeros(self.n_kernels)
         left, right = factors.table(U), factors.table(V)
         lefts = [A @ left for A in factors.A]
@@ -323,16 +363,25 @@ class PairGram(Gram):
     def __init__(self, stack: PairStack, weights: Array) -> None:
         self.stack, self.weights = stack, weights
         self.n_samples, self.block_samples = stack.n_samples, stack.options.pair_block
-        rows: list[Array | None] = [None] if weights.ndim == 1 else [weights[:, m] for m in range(weights.shape[1])]
+        rows: list[Array | None] = (
+            [None] if weights.ndim == 1 else [weights[:, m] for m in range(weights.shape[1])]
+        )
         plans = [weights] if weights.ndim == 1 else np.eye(weights.shape[1])
         #: Pairs of a gate, None for one everywhere, and what it multiplies.
-        self.parts = [(gate, stack.factors.plan(own)) for gate, own in zip(rows, plans, strict=True)]
+        self.parts = [
+            (gate, stack.factors.plan(own)) for gate, own in zip(rows, plans, strict=True)
+        ]
 
     def products(self, beta: ArrayOrTensor, exact: bool = False) -> ArrayOrTensor:
-        columns, out = beta.reshape(self.n_samples, -1), np.zeros((self.n_samples, int(np.prod(beta.shape[1:]))))
+        columns, out = (
+            beta.reshape(self.n_samples, -1),
+            np.zeros((self.n_samples, int(np.prod(beta.shape[1:])))),
+        )
         for gate, plan in self.parts:
             factor = 1.0 if gate is None else gate[:, np.newaxis]
-            out += factor * self.stack.factors.times(plan, self.stack.factors.table(factor * columns))
+            out += factor * self.stack.factors.times(
+                plan, self.stack.factors.table(factor * columns)
+            )
         if self.shift is not None:
             out += self.shift[:, np.newaxis] * columns
         return out.reshape(beta.shape)
@@ -341,9 +390,9 @@ class PairGram(Gram):
         if len(rows) > self.block_samples:
             need = format_bytes(len(rows) ** 2 * 8)
             raise MemoryError(
-                f"A block of {len(rows)} x {len(rows)} entries of the kernel of pairs needs {need}, and the pairs are "
-                f"learned from without one: use MKLRidgeCV, MKLRegressor or MKLClassifier, which need none, or "
-                "fewer pairs."
+                f"A block of {len(rows)} x {len(rows)} entries of the kernel of pairs needs {need},"
+                " and the pairs are learned from without one: use MKLRidgeCV, MKLRegressor or"
+                " MKLClassifier, which need none, or fewer pairs."
             )
         rows = np.asarray(rows)
         out = np.zeros((len(rows), len(rows)))
@@ -357,28 +406,41 @@ class PairGram(Gram):
     def take(self, rows: RowIndex) -> Gram:
         if len(rows) <= self.block_samples:
             return DenseGram(self.block(rows))
-        part = PairGram(self.stack.take(rows), self.weights if self.weights.ndim == 1 else self.weights[rows])
+        part = PairGram(
+            self.stack.take(rows), self.weights if self.weights.ndim == 1 else self.weights[rows]
+        )
         return part if self.shift is None else part.add_diagonal(self.shift[rows])
 
     def diagonal(self) -> Array:
         each = self.stack.diagonals
-        values = self.weights @ each if self.weights.ndim == 1 else (self.weights.T**2 * each).sum(axis=0)
+        values = (
+            self.weights @ each
+            if self.weights.ndim == 1
+            else (self.weights.T**2 * each).sum(axis=0)
+        )
         return np.asarray(values if self.shift is None else values + self.shift)
 
     def preconditioner(self, ridge: Array) -> Callable[[Array], Array]:
-        """Return the inverse for one product A ⊗ B near K and a full table, by the eigenvectors of A and of B.
+        """Return the inverse for one product A ⊗ B near K and a full table, by the eigenvectors of
+        A and of B.
 
         Where the table is not full, eigenvalues of K are about the share of it that is as large.
         """
         factors = self.stack.factors
-        if self.weights.ndim == 2 or factors.sign.any() or max(factors.shape) > self.stack.options.pair_members:
+        if (
+            self.weights.ndim == 2
+            or factors.sign.any()
+            or max(factors.shape) > self.stack.options.pair_members
+        ):
             return super().preconditioner(ridge)
         if self._eigen is None:
             A, B, _ = factors.nearest(factors.sides(self.weights, 0))
             self._eigen = np.linalg.eigh(A), np.linalg.eigh(B)
         (a, U), (b, W) = self._eigen
         share = min(self.n_samples / (len(a) * len(b)), 1.0)
-        inverse = 1.0 / (share * np.outer(np.maximum(a, 0.0), np.maximum(b, 0.0)) + float(ridge.mean()))
+        inverse = 1.0 / (
+            share * np.outer(np.maximum(a, 0.0), np.maximum(b, 0.0)) + float(ridge.mean())
+        )
 
         counts = np.maximum(factors.table(np.ones((self.n_samples, 1))), 1.0)
 
@@ -386,13 +448,16 @@ class PairGram(Gram):
             V = factors.table(r)
             out = factors.times([(0, U, W)], inverse * (U.T @ V @ W))
             if counts.max() > 1:  # what pairs that are the same differ by, the ridge alone sees
-                out += (r - (V / counts)[:, factors.rows[0], factors.rows[1]].T) / float(ridge.mean())
+                out += (r - (V / counts)[:, factors.rows[0], factors.rows[1]].T) / float(
+                    ridge.mean()
+                )
             return out
 
         return apply
 
     def strong_preconditioner(self, ridge: Array) -> Callable[[Array], Array]:
-        """Return what multiplies columns by nearly (K + diag ridge)⁻¹, whatever the kernels: it costs far more.
+        """Return what multiplies columns by nearly (K + diag ridge)⁻¹, whatever the kernels: it
+        costs far more.
 
         Of few pairs that is the factorised matrix, of more it has the leading eigenvectors.
         """
@@ -411,18 +476,26 @@ class PairGram(Gram):
     def solve_free(self, rows: Indices, ridge: Array, right: Array) -> Array:
         if len(rows) <= self.stack.options.pair_factorised:
             return super().solve_free(rows, ridge, right)
-        part = PairGram(self.stack.take(rows), self.weights if self.weights.ndim == 1 else self.weights[rows])
+        part = PairGram(
+            self.stack.take(rows), self.weights if self.weights.ndim == 1 else self.weights[rows]
+        )
         added = ridge if self.shift is None else ridge + self.shift[rows]
         diagonal = part.diagonal() + added
         return part.solve_by_products(
-            np.maximum(added, 1e-6 * diagonal.mean()), right, BlockOptions(cg_steps=100, cg_tol=1e-3)
+            np.maximum(added, 1e-6 * diagonal.mean()),
+            right,
+            BlockOptions(cg_steps=100, cg_tol=1e-3),
         )
 
 
 def make_pair_stack(
-    kernel_set: KernelSet, views: Views, budget: float | None = None, options: StackOptions | None = None
+    kernel_set: KernelSet,
+    views: Views,
+    budget: float | None = None,
+    options: StackOptions | None = None,
 ) -> PairStack | None:
-    """Return the stack of pairs that share members; None where they do not, or are so few that matrices are stored.
+    """Return the stack of pairs that share members; None where they do not, or are so few that
+    matrices are stored.
 
     Parameters
     ----------
@@ -447,7 +520,8 @@ def make_pair_stack(
         return None
     stack = PairStack(PairFactors(kernel_set, views, views), kernel_set.diagonals(views), options)
     stack.form = (
-        f"{n} pairs have {members[0]} left and {members[1]} right members, whose matrices are stored in "
-        f"{format_bytes(stack.nbytes)}: products of {len(kernel_set)} kernels are made of these"
+        f"{n} pairs have {members[0]} left and {members[1]} right members, whose matrices are"
+        f" stored in {format_bytes(stack.nbytes)}: products of {len(kernel_set)} kernels are made"
+        " of these"
     )
     return stack

@@ -1,4 +1,5 @@
-"""Pictures of fitted models and searches, in the manner of scikit-learn's displays; they need matplotlib."""
+"""Pictures of fitted models and searches, in the manner of scikit-learn's displays; they need
+matplotlib."""
 
 from __future__ import annotations
 
@@ -10,7 +11,12 @@ from kernelmosaic.plots.kernels import (
     StabilityDisplay,
     TargetSharesDisplay,
 )
-from kernelmosaic.plots.plane import DecisionRegionDisplay, GatingDisplay, LocalKernelDisplay, ProjectionDisplay
+from kernelmosaic.plots.plane import (
+    DecisionRegionDisplay,
+    GatingDisplay,
+    LocalKernelDisplay,
+    ProjectionDisplay,
+)
 from kernelmosaic.plots.samples import (
     ContributionsDisplay,
     EigenvaluesDisplay,

@@ -12,7 +12,8 @@ from sklearn.utils.validation import _num_samples, check_is_fitted
 from kernelmosaic._typing import Array, AxesOrNone, Estimator, Mask, MatrixLike, Settings
 from kernelmosaic.engine.pipelines import unwrap
 
-#: Okabe and Ito's colours, which colour-blind readers distinguish; yellow, invisible as a line on white, is left out.
+#: Okabe and Ito's colours, which colour-blind readers distinguish; yellow, invisible as a line on
+#: white, is left out.
 PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#000000", "#999999")
 #: Classes and lines differ in these as well as in colour.
 MARKERS = ("o", "^", "s", "D", "v", "P", "X", "*")
@@ -44,7 +45,10 @@ def pyplot() -> ModuleType:
 
 
 def fitted_model(
-    estimator: Estimator, needed: str = "", display: str = "", shown: str = "estimators of kernelmosaic"
+    estimator: Estimator,
+    needed: str = "",
+    display: str = "",
+    shown: str = "estimators of kernelmosaic",
 ) -> Estimator:
     """Return the fitted estimator itself, of a search its best one, of a pipeline its last step.
 
@@ -54,7 +58,8 @@ def fitted_model(
     model = unwrap(estimator)
     if needed and not hasattr(model, needed):
         raise TypeError(
-            f"{type(model).__name__} has no {needed}: {display} shows {shown}, and pipelines and searches around them."
+            f"{type(model).__name__} has no {needed}: {display} shows {shown}, and pipelines and"
+            " searches around them."
         )
     return model
 
@@ -63,7 +68,11 @@ def lacking_views(model: Estimator, X: MatrixLike) -> Mask:
     """Return which views of its kernels samples lack, one column per entry of `view_names_`."""
     missing: Any = getattr(model.function_.expansion.sums, "missing", None)
     present = None if missing is None else missing.present_in(model.read(X))
-    return np.zeros((_num_samples(X), len(model.view_names_)), dtype=bool) if present is None else ~present
+    return (
+        np.zeros((_num_samples(X), len(model.view_names_)), dtype=bool)
+        if present is None
+        else ~present
+    )
 
 
 def colour(k: int) -> str:
@@ -72,13 +81,15 @@ def colour(k: int) -> str:
 
 
 def line_style(k: int) -> Settings:
-    """Return the look of the k-th line: the dashes change with the colour, and where colours repeat."""
+    """Return the look of the k-th line: the dashes change with the colour, and where colours
+    repeat."""
     dashes = ("solid", "dashed", "dashdot", "dotted")
     return {"color": colour(k), "linestyle": dashes[(k // len(PALETTE) + k) % len(dashes)]}
 
 
 def open_frame(ax: Any, grid: str = "y") -> None:
-    """Leave out two sides of the frame, and draw grey lines behind the data along the ticks of an axis."""
+    """Leave out two sides of the frame, and draw grey lines behind the data along the ticks of an
+    axis."""
     ax.spines[["top", "right"]].set_visible(False)
     ax.grid(axis=grid, color="0.9", linewidth=0.6)
     ax.set_axisbelow(True)
@@ -105,7 +116,9 @@ def bar_rows(ax: Any, names: Sequence[str]) -> None:
     ax.spines[["top", "right", "left"]].set_visible(False)
 
 
-def draw_map(display: Display, values: Array, name: str, extend: str = "neither", **style: Any) -> Any:
+def draw_map(
+    display: Display, values: Array, name: str, extend: str = "neither", **style: Any
+) -> Any:
     """Draw a matrix as colours, with a labelled colour bar, open where numbers are beyond it."""
     image = display.ax_.imshow(values, **{"cmap": "cividis", "aspect": "auto"} | style)
     display.figure_.colorbar(image, ax=display.ax_, label=name, extend=extend, shrink=0.9)
@@ -113,13 +126,15 @@ def draw_map(display: Display, values: Array, name: str, extend: str = "neither"
 
 
 def title_left_out(ax: Any, n_shown: int, n_all: int) -> None:
-    """Write above the axes that the largest of several kernels are shown, where some are left out."""
+    """Write above the axes that the largest of several kernels are shown, where some are left
+    out."""
     if n_shown < n_all:
         ax.set_title(f"the {n_shown} largest of {n_all}", fontsize=9, loc="left")
 
 
 def plane_around(points: Array, margin: float, resolution: int) -> tuple[Array, Array, Array]:
-    """Return a grid over the plane of the points, `margin` of their range beyond them: its two axes, and its points."""
+    """Return a grid over the plane of the points, `margin` of their range beyond them: its two
+    axes, and its points."""
     beyond = margin * np.maximum(np.ptp(points, axis=0), 1e-12)
     low, high = points.min(axis=0) - beyond, points.max(axis=0) + beyond
     x, y = (np.linspace(low[d], high[d], resolution) for d in (0, 1))
@@ -127,7 +142,8 @@ def plane_around(points: Array, margin: float, resolution: int) -> tuple[Array, 
 
 
 def support_mask(model: Estimator, n: int) -> Mask | None:
-    """Return which samples are support vectors, if the model has some and these may be its training set."""
+    """Return which samples are support vectors, if the model has some and these may be its training
+    set."""
     rows = np.asarray(getattr(model, "support_", []))
     # Where all samples are, rings distinguish none.
     if rows.ndim != 1 or rows.dtype.kind not in "iu" or not 0 < len(rows) < n or rows.max() >= n:
@@ -140,7 +156,8 @@ def support_mask(model: Estimator, n: int) -> Mask | None:
 def draw_samples(
     ax: Any, X: MatrixLike, groups: Iterable[tuple[Any, Settings]], support: Mask | None
 ) -> tuple[list[Any], Any]:
-    """Draw groups of samples, each by its rows and its look, and rings around support vectors; return what was drawn.
+    """Draw groups of samples, each by its rows and its look, and rings around support vectors;
+    return what was drawn.
 
     Few samples are drawn larger: a thousand large ones would hide the regions.
     """
@@ -148,7 +165,13 @@ def draw_samples(
     pen = {"s": size, "edgecolors": "black", "linewidths": 0.6, "zorder": 3}
     drawn, rings = [ax.scatter(*X[rows].T, **(pen | look)) for rows, look in groups], None
     if support is not None:
-        ring = {"s": 4.0 * size, "facecolors": "none", "edgecolors": "black", "linewidths": 0.8, "zorder": 2.5}
+        ring = {
+            "s": 4.0 * size,
+            "facecolors": "none",
+            "edgecolors": "black",
+            "linewidths": 0.8,
+            "zorder": 2.5,
+        }
         rings = ax.scatter(*X[support].T, label="support vector", **ring)
     if ax.get_legend_handles_labels()[0]:
         ax.legend(loc="best", fontsize=8, framealpha=0.9)
@@ -157,4 +180,6 @@ def draw_samples(
 
 def draw_zeros(ax: Any, x: Array, y: Array, values: Array, **style: Any) -> list[Any]:
     """Draw where the values on a grid are zero, if they are anywhere; return the contours."""
-    return [ax.contour(x, y, values, levels=[0.0], **style)] if values.min() < 0 < values.max() else []
+    return (
+        [ax.contour(x, y, values, levels=[0.0], **style)] if values.min() < 0 < values.max() else []
+    )

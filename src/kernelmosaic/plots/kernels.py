@@ -15,7 +15,7 @@ from kernelmosaic._typing import Array, AxesOrNone, Estimator, MatrixLike, Setti
 from kernelmosaic.plots import drawing
 from kernelmosaic.plots.drawing import MARKERS, Display, colour, fitted_model, title_left_out
 
-# Weights --------------------------------------------------------------------------------------------------------------
+# Weights ------------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -35,8 +35,8 @@ class KernelWeightsDisplay(Display):
     weight_name : str, default="weight"
         Label of the numbers.
     beside : dict of ndarray of shape (P,) or None
-        Other weights of the same kernels by what they are, drawn as points on the bars: of a search that chose equal
-        weights, those that it learned.
+        Other weights of the same kernels by what they are, drawn as points on the bars: of a search
+        that chose equal weights, those that it learned.
 
     Attributes
     ----------
@@ -86,16 +86,19 @@ class KernelWeightsDisplay(Display):
         Parameters
         ----------
         estimator : estimator
-            Fitted; any of this package, or a pipeline or search around one. Of a localized one, the mean gates; of a
-            ridge estimator, whose weights are not normalised, their shares of the sum.
+            Fitted; any of this package, or a pipeline or search around one. Of a localized one, the
+            mean gates; of a ridge estimator, whose weights are not normalised, their shares of the
+            sum.
         sort : bool, default=False
             Largest first, instead of in the order of the kernels.
         max_kernels : int, default=40
             Of more kernels, those of largest weight are drawn.
         by_view : bool, default=False
-            The weights summed over the kernels of every view, as ``view_weights_``, instead of those of the kernels.
+            The weights summed over the kernels of every view, as ``view_weights_``, instead of
+            those of the kernels.
         learned : dict from norm to ndarray, optional
-            Weights to draw beside equal ones; by default ``weights_by_norm_`` of a search that chose equal weights.
+            Weights to draw beside equal ones; by default ``weights_by_norm_`` of a search that
+            chose equal weights.
         ax : matplotlib Axes, optional
             Where to draw; a new figure by default.
         **style
@@ -109,21 +112,29 @@ class KernelWeightsDisplay(Display):
         names, weights = model.kernel_names_, model.weight_shares_
         if learned is None:
             learned = model.weights_by_norm_ if getattr(model, "norm_", None) == "uniform" else {}
-        beside = {f"learned, norm {norm}": one for norm, one in learned.items() if norm != "uniform"}
+        beside = {
+            f"learned, norm {norm}": one for norm, one in learned.items() if norm != "uniform"
+        }
         if by_view:
             sums = [stacking.by_view(one, model.view_names_) for one in (weights, *beside.values())]
             weights, *others = (np.stack(list(one.values()), axis=-1) for one in sums)
             names, beside = list(sums[0]), dict(zip(beside, others, strict=True))
         if weights.ndim == 2 and np.ndim(getattr(model, "alpha_", 0.0)) == 1:
-            raise ValueError(f"{cls.__name__}: every target has weights of its own; use TargetSharesDisplay.")
-        classes = list(getattr(model, "classes_", range(len(weights)))) if weights.ndim == 2 else None
+            raise ValueError(
+                f"{cls.__name__}: every target has weights of its own; use TargetSharesDisplay."
+            )
+        classes = (
+            list(getattr(model, "classes_", range(len(weights)))) if weights.ndim == 2 else None
+        )
         name = "mean gate" if hasattr(model, "gate") else "weight"
         name = "share of all weights" if hasattr(model, "stationarity_") else name
         name = f"{name}; equal weights scored best" if beside else name
         shown = cls(weights, names, classes, name, beside if weights.ndim == 1 else None)
         return shown.plot(ax=ax, sort=sort, max_kernels=max_kernels, **style)
 
-    def plot(self, ax: AxesOrNone = None, *, sort: bool = False, max_kernels: int = 40, **style: Any) -> Self:
+    def plot(
+        self, ax: AxesOrNone = None, *, sort: bool = False, max_kernels: int = 40, **style: Any
+    ) -> Self:
         """Draw, on the given axes or in a new figure; see :meth:`from_estimator`."""
         size = np.abs(np.atleast_2d(self.weights)).max(axis=0)
         order = np.argsort(-size, kind="stable")[: check_count("max_kernels", max_kernels)]
@@ -145,17 +156,26 @@ class KernelWeightsDisplay(Display):
         lines = (0.26 if len(self.shown_) <= 25 else 0.19) * len(self.shown_)
         if self.weights.ndim == 1:
             return 3.6 + 0.075 * letters, 0.9 + lines
-        below = max((len(str(label)) for label in (() if self.classes is None else self.classes)), default=0)
-        return 1.6 + 0.075 * letters + max(0.46 * self.weights.shape[0], 1.6), 0.9 + 0.05 * min(below, 36) + lines
+        below = max(
+            (len(str(label)) for label in (() if self.classes is None else self.classes)), default=0
+        )
+        return (
+            1.6 + 0.075 * letters + max(0.46 * self.weights.shape[0], 1.6),
+            0.9 + 0.05 * min(below, 36) + lines,
+        )
 
     def _draw_bars(self, ax: AxesOrNone, labels: list[str], style: Settings) -> None:
         values = self.weights[self.shown_]
-        self.bars_ = ax.barh(np.arange(len(values)), values, **({"color": colour(0), "height": 0.7} | style))
+        self.bars_ = ax.barh(
+            np.arange(len(values)), values, **({"color": colour(0), "height": 0.7} | style)
+        )
         ax.bar_label(self.bars_, list(map(_number, values)), padding=3, fontsize=8)
         ax.set_xlabel(self.weight_name)
         drawing.bar_rows(ax, labels)
         self.points_ = {
-            name: ax.plot(one[self.shown_], np.arange(len(values)), MARKERS[k], color=colour(k), label=name)[0]
+            name: ax.plot(
+                one[self.shown_], np.arange(len(values)), MARKERS[k], color=colour(k), label=name
+            )[0]
             for k, (name, one) in enumerate((self.beside or {}).items(), start=1)
             if one.ndim == 1
         }
@@ -165,9 +185,15 @@ class KernelWeightsDisplay(Display):
 
     def _draw_map(self, ax: AxesOrNone, style: Settings) -> None:
         values = self.weights[:, self.shown_].T
-        options: Settings = {"vmin": min(0.0, float(values.min())), "interpolation": "nearest"} | style
+        options: Settings = {
+            "vmin": min(0.0, float(values.min())),
+            "interpolation": "nearest",
+        } | style
         self.image_ = drawing.draw_map(self, values, self.weight_name, **options)
-        labels = [str(label) for label in (range(values.shape[1]) if self.classes is None else self.classes)]
+        labels = [
+            str(label)
+            for label in (range(values.shape[1]) if self.classes is None else self.classes)
+        ]
         crowded = max(map(len, labels)) > 5
         turned = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"} if crowded else {}
         ax.set_xticks(np.arange(len(labels)), _shortened(labels), fontsize=9, **turned)
@@ -182,10 +208,11 @@ class KernelWeightsDisplay(Display):
 
 @dataclass
 class ColumnRelevanceDisplay(KernelWeightsDisplay):
-    """Relevance of each column in kernels with one learned width per column: bars, or a heat map of several kernels.
+    """Relevance of each column in kernels with one learned width per column: bars, or a heat map of
+    several kernels.
 
-    The relevance of a column is the inverse of its width, relative to the largest one of the kernel: 0 is that of a
-    column that does not matter. Make it by :meth:`from_estimator`.
+    The relevance of a column is the inverse of its width, relative to the largest one of the
+    kernel: 0 is that of a column that does not matter. Make it by :meth:`from_estimator`.
 
     Parameters
     ----------
@@ -221,14 +248,21 @@ class ColumnRelevanceDisplay(KernelWeightsDisplay):
 
     @classmethod
     def from_estimator(
-        cls, estimator: Estimator, *, sort: bool = True, max_kernels: int = 40, ax: AxesOrNone = None, **style: Any
+        cls,
+        estimator: Estimator,
+        *,
+        sort: bool = True,
+        max_kernels: int = 40,
+        ax: AxesOrNone = None,
+        **style: Any,
     ) -> Self:
         """Draw the relevance of the columns in a fitted estimator.
 
         Parameters
         ----------
         estimator : MKLRidgeCV or MKLRidgeClassifierCV
-            Fitted, with a kernel that has ``width="learn"`` and ``per_column=True``; or a pipeline or search around it.
+            Fitted, with a kernel that has ``width="learn"`` and ``per_column=True``; or a pipeline
+            or search around it.
         sort : bool, default=True
             Most relevant first, instead of in the order of the columns.
         max_kernels : int, default=40
@@ -242,20 +276,24 @@ class ColumnRelevanceDisplay(KernelWeightsDisplay):
         -------
         ColumnRelevanceDisplay
         """
-        model = fitted_model(estimator, "kernels_", cls.__name__, "MKLRidgeCV and MKLRidgeClassifierCV")
+        model = fitted_model(
+            estimator, "kernels_", cls.__name__, "MKLRidgeCV and MKLRidgeClassifierCV"
+        )
         columns = [f"x{j}" for j in range(model.n_features_in_)]
         columns = [str(name) for name in getattr(model, "feature_names_in_", columns)]
         rows: dict[str, Array] = {}
         for name, entry in zip(model.kernel_names_, model.kernels_, strict=True):
             kernel, where = (entry[1], entry[2]) if isinstance(entry, tuple) else (entry, None)
-            scale = getattr(getattr(kernel, "kernel_", kernel), "scale_", getattr(kernel, "scale_", None))
+            scale = getattr(
+                getattr(kernel, "kernel_", kernel), "scale_", getattr(kernel, "scale_", None)
+            )
             if scale is not None:
                 rows[name] = np.zeros(len(columns))
                 rows[name][slice(None) if where is None else where] = scale.min() / scale
         if not rows:
             raise ValueError(
-                f"{cls.__name__}: no kernel of the estimator has one learned width per column; fit one with "
-                "Gaussian(width='learn', per_column=True)."
+                f"{cls.__name__}: no kernel of the estimator has one learned width per column; fit"
+                " one with Gaussian(width='learn', per_column=True)."
             )
         found = np.array(list(rows.values()))
         read = np.flatnonzero(np.any(found > 0, axis=0))
@@ -268,7 +306,8 @@ class ColumnRelevanceDisplay(KernelWeightsDisplay):
 class TargetSharesDisplay(Display):
     """The shares of the kernels in every target: a heat map of kernels by targets.
 
-    Targets are ordered by the kernel of their largest share, and by this share. Make it by :meth:`from_estimator`.
+    Targets are ordered by the kernel of their largest share, and by this share. Make it by
+    :meth:`from_estimator`.
 
     Parameters
     ----------
@@ -308,7 +347,13 @@ class TargetSharesDisplay(Display):
 
     @classmethod
     def from_estimator(
-        cls, estimator: Estimator, X: Any = None, y: Any = None, *, ax: AxesOrNone = None, **style: Any
+        cls,
+        estimator: Estimator,
+        X: Any = None,
+        y: Any = None,
+        *,
+        ax: AxesOrNone = None,
+        **style: Any,
     ) -> Self:
         """Draw the shares of a fitted estimator.
 
@@ -317,8 +362,8 @@ class TargetSharesDisplay(Display):
         estimator : MKLRidgeCV
             Fitted with ``per_target=True``.
         X, y : array-like, optional
-            Samples and their targets: the shares are then those of R², by `score_split`, in place of those of the
-            weights.
+            Samples and their targets: the shares are then those of R², by `score_split`, in place
+            of those of the weights.
         ax : matplotlib Axes, optional
             Where to draw; a new figure by default.
         **style
@@ -330,7 +375,9 @@ class TargetSharesDisplay(Display):
         """
         model = fitted_model(estimator, "alpha_", cls.__name__, "MKLRidgeCV")
         if np.ndim(model.alpha_) != 1:
-            raise ValueError(f"{cls.__name__}: all targets share their weights; fit MKLRidgeCV(per_target=True).")
+            raise ValueError(
+                f"{cls.__name__}: all targets share their weights; fit MKLRidgeCV(per_target=True)."
+            )
         if X is None:
             return cls(model.weight_shares_, model.kernel_names_).plot(ax, **style)
         return cls(model.score_split(X, y).T, model.kernel_names_, "share of R²").plot(ax, **style)
@@ -350,7 +397,8 @@ class TargetSharesDisplay(Display):
 
 
 def _number(value: float) -> str:
-    """Two digits; zero as one letter, so that a kernel left out looks different from a small weight."""
+    """Two digits; zero as one letter, so that a kernel left out looks different from a small
+    weight."""
     if value == 0:
         return "0"
     text = f"{value:.2f}" if 0.005 <= abs(value) < 1000 else f"{value:.0e}"
@@ -364,7 +412,7 @@ def _shortened(names: list[str], most: int = 36) -> list[str]:
     return short if len(set(short)) == len(set(names)) else names
 
 
-# Inspections ----------------------------------------------------------------------------------------------------------
+# Inspections --------------------------------------------------------------------------------------
 
 
 def _kernel_axes(display: Display, ax: AxesOrNone, names: list[str]) -> Any:
@@ -403,7 +451,13 @@ class InspectionDisplay(Display):
 
     @classmethod
     def from_estimator(
-        cls, estimator: Estimator, X: MatrixLike, y: TargetLike = None, *, ax: AxesOrNone = None, **options: Any
+        cls,
+        estimator: Estimator,
+        X: MatrixLike,
+        y: TargetLike = None,
+        *,
+        ax: AxesOrNone = None,
+        **options: Any,
     ) -> Self:
         """Inspect an estimator, and draw what was found.
 
@@ -420,24 +474,30 @@ class InspectionDisplay(Display):
         -------
         The display.
         """
-        drawn = {name: options.pop(name) for name in signature(cls.plot).parameters if name in options}
+        drawn = {
+            name: options.pop(name) for name in signature(cls.plot).parameters if name in options
+        }
         targets = () if y is None else (y,)  # an inspection without refits takes none
         display: Self = cls(cls._inspect(estimator, X, *targets, **options)).plot(ax, **drawn)
         return display
 
     def _draw_classes(self, ax: AxesOrNone, values: Array, name: str) -> Self:
         """Draw numbers between 0 and 1 of every class and kernel as a heat map."""
-        drawn = KernelWeightsDisplay(values, self.result.kernel_names, self.result.classes, name).plot(ax, vmax=1.0)
+        drawn = KernelWeightsDisplay(
+            values, self.result.kernel_names, self.result.classes, name
+        ).plot(ax, vmax=1.0)
         self.ax_, self.figure_, self.image_ = drawn.ax_, drawn.figure_, drawn.image_
         return self
 
 
 @dataclass
 class StabilityDisplay(InspectionDisplay):
-    """The weight of each kernel with the interval that resampling gives it, and how often it is selected.
+    """The weight of each kernel with the interval that resampling gives it, and how often it is
+    selected.
 
-    Make it by :meth:`from_estimator`, or of a result: ``StabilityDisplay(result).plot()``. Where every class has
-    weights of its own, the frequencies are drawn as a heat map, unless `of_class` names one.
+    Make it by :meth:`from_estimator`, or of a result: ``StabilityDisplay(result).plot()``. Where
+    every class has weights of its own, the frequencies are drawn as a heat map, unless `of_class`
+    names one.
 
     Parameters
     ----------
@@ -487,14 +547,18 @@ class StabilityDisplay(InspectionDisplay):
         self.lines_ = ax.hlines(places, lower, upper, color=colour(0), linewidth=3.0, alpha=0.45)
         (self.dots_,) = ax.plot(weights, places, "o", color=colour(0), markersize=6)
         _write_right(ax, [f"{100 * share:.0f} %" for share in frequencies], "selected")
-        label = f"weight, and {100 * one.confidence_level:g} % of those of {len(one.resampled_weights)} resamples"
+        label = (
+            f"weight, and {100 * one.confidence_level:g} % of those of {len(one.resampled_weights)}"
+            " resamples"
+        )
         ax.set_xlabel(label if of_class is None else f"{label}, class {of_class}")
         return self
 
 
 @dataclass
 class KernelImportanceDisplay(InspectionDisplay):
-    """Loss of a score without each kernel, dropped and permuted; lines are the standard deviation over folds.
+    """Loss of a score without each kernel, dropped and permuted; lines are the standard deviation
+    over folds.
 
     Make it by :meth:`from_estimator`, or of a result: ``KernelImportanceDisplay(result).plot()``.
 
@@ -526,7 +590,10 @@ class KernelImportanceDisplay(InspectionDisplay):
         """Draw, on the given axes or in a new figure."""
         one = self.result
         ax, places = _kernel_axes(self, ax, one.kernel_names), np.arange(len(one.kernel_names))
-        ways = {"dropped": (one.drop_mean, one.drop_std), "permuted": (one.permutation_mean, one.permutation_std)}
+        ways = {
+            "dropped": (one.drop_mean, one.drop_std),
+            "permuted": (one.permutation_mean, one.permutation_std),
+        }
         self.bars_ = {}
         for k, (name, (mean, spread)) in enumerate(ways.items()):
             style = {"xerr": spread, "color": colour(k), "label": name, "error_kw": {"lw": 1.0}}
@@ -538,7 +605,8 @@ class KernelImportanceDisplay(InspectionDisplay):
 
 @dataclass
 class FeatureImportanceDisplay(InspectionDisplay):
-    """The most important columns of each view, with intervals of two standard errors: bars, an axis per view.
+    """The most important columns of each view, with intervals of two standard errors: bars, an axis
+    per view.
 
     Make it by :meth:`from_estimator`, or of a result: ``FeatureImportanceDisplay(result).plot()``.
 
@@ -579,8 +647,14 @@ class FeatureImportanceDisplay(InspectionDisplay):
         """
         found = self.result
         shown = {view: found.largest(view, most) for view in found.views}
-        names = {view: [_shortened([found.feature_names[j]])[0] for j in own] for view, own in shown.items()}
-        rows, longest = sum(map(len, shown.values())), max(len(name) for own in names.values() for name in own)
+        names = {
+            view: [_shortened([found.feature_names[j]])[0] for j in own]
+            for view, own in shown.items()
+        }
+        rows, longest = (
+            sum(map(len, shown.values())),
+            max(len(name) for own in names.values() for name in own),
+        )
         ax = self._use_axes(ax, (4.6 + 0.075 * longest, 0.4 + 0.75 * len(shown) + 0.28 * rows))
         ax.set_axis_off()
         ratios = [1.0 + len(own) for own in shown.values()]
@@ -589,7 +663,11 @@ class FeatureImportanceDisplay(InspectionDisplay):
         for k, (view, own) in enumerate(shown.items()):
             one = self.axes_[view] = self.figure_.add_subplot(parts[k])
             values, ends = found.importances[own], 2.0 * found.errors[own]
-            bars = {"color": colour(k), "xerr": ends, "error_kw": {"elinewidth": 1, "ecolor": "0.3"}}
+            bars = {
+                "color": colour(k),
+                "xerr": ends,
+                "error_kw": {"elinewidth": 1, "ecolor": "0.3"},
+            }
             self.bars_[view] = one.barh(np.arange(len(own)), values, 0.7, **bars)
             drawing.bar_rows(one, names[view])
             one.set_xlim(left=0.0)

@@ -1,4 +1,5 @@
-"""Samples in a plane: decisions at every point, gates and the kernel that they make, two directions of a kernel."""
+"""Samples in a plane: decisions at every point, gates and the kernel that they make, two directions
+of a kernel."""
 
 from __future__ import annotations
 
@@ -15,21 +16,32 @@ from sklearn.decomposition import KernelPCA
 from sklearn.utils.validation import check_is_fitted
 
 from kernelmosaic._checks import check_choice
-from kernelmosaic._typing import AnyArray, Array, ArrayOrTensor, AxesOrNone, Estimator, MatrixLike, Settings, TargetLike
+from kernelmosaic._typing import (
+    AnyArray,
+    Array,
+    ArrayOrTensor,
+    AxesOrNone,
+    Estimator,
+    MatrixLike,
+    Settings,
+    TargetLike,
+)
 from kernelmosaic.engine.tasks import Labels
 from kernelmosaic.plots import drawing
 from kernelmosaic.plots.drawing import MARKERS, Display, colour, fitted_model
 from kernelmosaic.stacking import check_row_names
 
-# Decisions ------------------------------------------------------------------------------------------------------------
+# Decisions ----------------------------------------------------------------------------------------
 
 
 @dataclass
 class DecisionRegionDisplay(Display):
-    """Predictions of a classifier, regressor or novelty detector over the plane of its two columns, with the samples.
+    """Predictions of a classifier, regressor or novelty detector over the plane of its two columns,
+    with the samples.
 
-    Classes are coloured regions with black boundaries, for two classes with the margin dashed; values of a regressor
-    are shades; the normal region of a detector is coloured. Support vectors are ringed.
+    Classes are coloured regions with black boundaries, for two classes with the margin dashed;
+    values of a regressor are shades; the normal region of a detector is coloured. Support vectors
+    are ringed.
 
     Make it by :meth:`from_estimator`.
 
@@ -128,13 +140,23 @@ class DecisionRegionDisplay(Display):
         check_row_names(X, y=y)
         points = np.asarray(X.toarray() if sparse.issparse(X) else X, dtype=np.float64)
         if points.ndim != 2 or points.shape[1] != 2 or len(points) == 0:
-            raise ValueError(f"X has shape {points.shape}: regions are drawn of models on two columns.")
+            raise ValueError(
+                f"X has shape {points.shape}: regions are drawn of models on two columns."
+            )
         x_grid, y_grid, plane = drawing.plane_around(points, eps, grid_resolution)
         said = _read_plane(estimator, _like(X, plane), (grid_resolution, grid_resolution))
         first, second = map(str, X.columns) if hasattr(X, "columns") else ("$x_1$", "$x_2$")
         labels = None if y is None else np.asarray(y)
         support = drawing.support_mask(fitted_model(estimator), len(points))
-        display = cls(x_grid, y_grid, **said, X=points, y=labels, support=support, feature_names=(first, second))
+        display = cls(
+            x_grid,
+            y_grid,
+            **said,
+            X=points,
+            y=labels,
+            support=support,
+            feature_names=(first, second),
+        )
         return display.plot(ax=ax, **style)
 
     def plot(self, ax: AxesOrNone = None, **style: Any) -> Self:
@@ -142,11 +164,19 @@ class DecisionRegionDisplay(Display):
         ax = self._use_axes(ax, (6.2, 4.8) if self.kind == "values" else (5.6, 4.8))
         extent = (self.x_grid[0], self.x_grid[-1], self.y_grid[0], self.y_grid[-1])
         shown = self.response if self.kind == "values" else self._coloured()
-        options = {"origin": "lower", "extent": extent, "aspect": "auto", "cmap": "cividis", "zorder": 0} | style
+        options = {
+            "origin": "lower",
+            "extent": extent,
+            "aspect": "auto",
+            "cmap": "cividis",
+            "zorder": 0,
+        } | style
         self.surface_ = ax.imshow(shown, **options)
         self.boundaries_ = []
         for values in self.boundaries:
-            self.boundaries_ += drawing.draw_zeros(ax, self.x_grid, self.y_grid, values, colors="black", linewidths=1.6)
+            self.boundaries_ += drawing.draw_zeros(
+                ax, self.x_grid, self.y_grid, values, colors="black", linewidths=1.6
+            )
         if self.margin is not None and self.margin.min() < 1 and self.margin.max() > -1:
             dashed = {"colors": "0.25", "linewidths": 1.0, "linestyles": "dashed"}
             drawn = ax.contour(self.x_grid, self.y_grid, self.margin, levels=[-1.0, 1.0], **dashed)
@@ -156,8 +186,15 @@ class DecisionRegionDisplay(Display):
         self.samples_: list[Any] = []
         self.support_vectors_ = None
         if self.X is not None:
-            self.samples_, self.support_vectors_ = drawing.draw_samples(ax, self.X, self._groups(), self.support)
-        ax.set(xlim=extent[:2], ylim=extent[2:], xlabel=self.feature_names[0], ylabel=self.feature_names[1])
+            self.samples_, self.support_vectors_ = drawing.draw_samples(
+                ax, self.X, self._groups(), self.support
+            )
+        ax.set(
+            xlim=extent[:2],
+            ylim=extent[2:],
+            xlabel=self.feature_names[0],
+            ylabel=self.feature_names[1],
+        )
         return self
 
     def _coloured(self) -> Array:
@@ -171,23 +208,35 @@ class DecisionRegionDisplay(Display):
         return np.asarray(1.0 - 0.45 * (1.0 - chosen))
 
     def _groups(self) -> list[tuple[Any, Settings]]:
-        """The samples of every class with its look; colours of regions and samples agree, and shades on one scale."""
+        """The samples of every class with its look; colours of regions and samples agree, and
+        shades on one scale."""
         if self.y is None:
             return _class_groups((), None, ())
         if self.kind == "values":
             both = (self.response, self.y)
             self.surface_.set_clim(min(map(np.min, both)), max(map(np.max, both)))
-            return [(slice(None), {"c": self.y, "cmap": self.surface_.cmap, "norm": self.surface_.norm})]
+            return [
+                (slice(None), {"c": self.y, "cmap": self.surface_.cmap, "norm": self.surface_.norm})
+            ]
         known = [] if self.classes is None else list(self.classes)
         labels = [*known, *(label for label in np.unique(self.y) if label not in known)]
-        return _class_groups(labels, self.y, [colour(k) if known else "white" for k in range(len(labels))])
+        return _class_groups(
+            labels, self.y, [colour(k) if known else "white" for k in range(len(labels))]
+        )
 
 
-def _class_groups(labels: Iterable[Any], y: TargetLike, fills: Iterable[str]) -> list[tuple[Any, Settings]]:
+def _class_groups(
+    labels: Iterable[Any], y: TargetLike, fills: Iterable[str]
+) -> list[tuple[Any, Settings]]:
     """Return the samples of every class and how they look; of no classes, all samples in white."""
     looks = zip(labels, fills, cycle(MARKERS), strict=False)
-    groups = [(y == one, {"facecolors": fill, "marker": mark, "label": f"class {one}"}) for one, fill, mark in looks]
-    return [group for group in groups if np.any(group[0])] or [(slice(None), {"facecolors": "white"})]
+    groups = [
+        (y == one, {"facecolors": fill, "marker": mark, "label": f"class {one}"})
+        for one, fill, mark in looks
+    ]
+    return [group for group in groups if np.any(group[0])] or [
+        (slice(None), {"facecolors": "white"})
+    ]
 
 
 def _like(X: MatrixLike, plane: Array) -> MatrixLike:
@@ -206,7 +255,9 @@ def _read_plane(estimator: Estimator, plane: Any, shape: tuple[int, int]) -> Set
         return {"response": predicted.astype(np.float64), "kind": "values"}
     scores = None
     if hasattr(estimator, "decision_function"):
-        scores = np.asarray(estimator.decision_function(plane), dtype=np.float64).reshape(*shape, -1)
+        scores = np.asarray(estimator.decision_function(plane), dtype=np.float64).reshape(
+            *shape, -1
+        )
     if is_classifier(estimator):
         classes = np.asarray(estimator.classes_)
         number, two = Labels(classes).codes(predicted), len(classes) == 2
@@ -214,19 +265,30 @@ def _read_plane(estimator: Estimator, plane: Any, shape: tuple[int, int]) -> Set
             scores = None
         # ±1 of the decision function means something where support vectors are some of the samples.
         model = fitted_model(estimator)
-        has_margin = two and hasattr(model, "support_") and getattr(model, "support_fraction_", 0.0) < 1.0
+        has_margin = (
+            two and hasattr(model, "support_") and getattr(model, "support_fraction_", 0.0) < 1.0
+        )
         margin = scores[:, :, 0] if scores is not None and has_margin else None
         boundaries = _leads(number, scores, len(classes))
-        return {"response": number, "kind": "classes", "boundaries": boundaries, "margin": margin, "classes": classes}
+        return {
+            "response": number,
+            "kind": "classes",
+            "boundaries": boundaries,
+            "margin": margin,
+            "classes": classes,
+        }
     if is_outlier_detector(estimator):
         inside = predicted > 0
         edge = inside - 0.5 if scores is None else scores[:, :, 0]
         return {"response": inside.astype(np.float64), "kind": "novelty", "boundaries": [edge]}
-    raise TypeError(f"{type(estimator).__name__} is not a classifier, regressor or outlier detector.")
+    raise TypeError(
+        f"{type(estimator).__name__} is not a classifier, regressor or outlier detector."
+    )
 
 
 def _leads(number: AnyArray, scores: Array | None, n_classes: int) -> list[Array]:
-    """Functions that change sign where classes meet: by scores, smooth lines; by predictions alone, steps."""
+    """Functions that change sign where classes meet: by scores, smooth lines; by predictions alone,
+    steps."""
     if scores is None:
         return [(number == k) - 0.5 for k in range(n_classes)]
     if n_classes == 2:
@@ -234,7 +296,7 @@ def _leads(number: AnyArray, scores: Array | None, n_classes: int) -> list[Array
     return [scores[:, :, k] - np.delete(scores, k, axis=2).max(axis=2) for k in range(n_classes)]
 
 
-# Directions -----------------------------------------------------------------------------------------------------------
+# Directions ---------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -250,7 +312,8 @@ class ProjectionDisplay(Display):
     classes : ndarray of shape (n_samples,) or None
         Their classes.
     shares : ndarray of shape (2,)
-        Explained share of each direction: of the variance in feature space, or of the discriminant criterion.
+        Explained share of each direction: of the variance in feature space, or of the discriminant
+        criterion.
     axis_name : str
         Label of the directions.
 
@@ -297,13 +360,15 @@ class ProjectionDisplay(Display):
         Parameters
         ----------
         estimator : estimator
-            Fitted; with `kernel_matrix` for ``method="kernel_pca"``, with `transform` for ``method="transform"``.
+            Fitted; with `kernel_matrix` for ``method="kernel_pca"``, with `transform` for
+            ``method="transform"``.
         X : array-like of shape (n_samples, n_features)
             Samples.
         y : array-like of shape (n_samples,), optional
             Their classes.
         method : {"kernel_pca", "transform"}, default="kernel_pca"
-            Principal components of the combined kernel's feature space, or the estimator's own projection.
+            Principal components of the combined kernel's feature space, or the estimator's own
+            projection.
         output : int, default=0
             Whose kernel, where every class has weights of its own.
         ax : matplotlib Axes, optional
@@ -319,18 +384,27 @@ class ProjectionDisplay(Display):
             K = np.asarray(estimator.kernel_matrix(X))
             return cls.from_kernel_matrix(K if K.ndim == 2 else K[output], y, ax=ax)
         if not hasattr(estimator, "transform"):
-            raise TypeError(f"{type(estimator).__name__} has no transform: use method='kernel_pca'.")
+            raise TypeError(
+                f"{type(estimator).__name__} has no transform: use method='kernel_pca'."
+            )
         Z = np.asarray(estimator.transform(X), dtype=np.float64)
         ratio = np.asarray(getattr(estimator, "explained_ratio_", np.full(Z.shape[1], np.nan)))
-        return cls(_two(Z), None if y is None else np.asarray(y), _two(ratio), "discriminant").plot(ax=ax)
+        return cls(_two(Z), None if y is None else np.asarray(y), _two(ratio), "discriminant").plot(
+            ax=ax
+        )
 
     @classmethod
-    def from_kernel_matrix(cls, K: ArrayOrTensor, y: TargetLike = None, *, ax: AxesOrNone = None) -> Self:
-        """Draw the first two principal components of any symmetric kernel matrix, given or combined by hand."""
+    def from_kernel_matrix(
+        cls, K: ArrayOrTensor, y: TargetLike = None, *, ax: AxesOrNone = None
+    ) -> Self:
+        """Draw the first two principal components of any symmetric kernel matrix, given or combined
+        by hand."""
         K = np.asarray(K, dtype=np.float64)
         if K.ndim != 2 or K.shape[0] != K.shape[1]:
             raise ValueError(f"K has the shape {K.shape}: give a square kernel matrix.")
-        points = KernelPCA(n_components=2, kernel="precomputed", eigen_solver="dense").fit_transform(K)
+        points = KernelPCA(
+            n_components=2, kernel="precomputed", eigen_solver="dense"
+        ).fit_transform(K)
         total = float(np.trace(K) - K.sum() / len(K))
         shares = np.sum(points**2, axis=0) / total if total > 0 else np.zeros(points.shape[1])
         classes = None if y is None else np.asarray(y)
@@ -353,31 +427,44 @@ class ProjectionDisplay(Display):
         ax = self._use_axes(ax, (5.6, 4.8))
         labels = np.zeros(len(self.points)) if self.classes is None else self.classes
         for k, label in enumerate(np.unique(labels)):
-            style = {"s": 26, "linewidths": 0.4, "edgecolors": "white", "alpha": 0.9, "label": str(label)}
+            style = {
+                "s": 26,
+                "linewidths": 0.4,
+                "edgecolors": "white",
+                "alpha": 0.9,
+                "label": str(label),
+            }
             style |= {"c": colour(k), "marker": MARKERS[k % len(MARKERS)], **scatter}
             ax.scatter(*self.points[labels == label].T, **style)
-        for setter, number, share in zip((ax.set_xlabel, ax.set_ylabel), ("first", "second"), self.shares, strict=True):
-            setter(f"{number} {self.axis_name}" + (f" ({100 * share:.1f} %)" if np.isfinite(share) else ""))
+        for setter, number, share in zip(
+            (ax.set_xlabel, ax.set_ylabel), ("first", "second"), self.shares, strict=True
+        ):
+            setter(
+                f"{number} {self.axis_name}"
+                + (f" ({100 * share:.1f} %)" if np.isfinite(share) else "")
+            )
         if self.classes is not None:
             ax.legend(title="class", frameon=False, loc="best")
         return self
 
 
 def _two(Z: Array) -> Array:
-    """Exactly two columns, or numbers: a missing second direction is one along which nothing varies."""
+    """Exactly two columns, or numbers: a missing second direction is one along which nothing
+    varies."""
     return np.concatenate([Z, np.zeros((*Z.shape[:-1], 2))], axis=-1)[..., :2]
 
 
-# Gates ----------------------------------------------------------------------------------------------------------------
+# Gates --------------------------------------------------------------------------------------------
 
 
 @dataclass
 class GatingDisplay(Display):
     """Gates of a localized estimator.
 
-    With two columns: the plane, each point in the colours of the kernels by their gates, the lines where another kernel
-    takes over (dashed), the decision boundary (solid), the samples and, ringed, the support vectors. Otherwise: a
-    stacked bar of gates for every sample, grouped by class.
+    With two columns: the plane, each point in the colours of the kernels by their gates, the lines
+    where another kernel takes over (dashed), the decision boundary (solid), the samples and,
+    ringed, the support vectors. Otherwise: a stacked bar of gates for every sample, grouped by
+    class.
 
     Make it by :meth:`from_estimator`.
 
@@ -460,11 +547,15 @@ class GatingDisplay(Display):
         names, support = list(estimator.kernel_names_), drawing.support_mask(estimator, len(points))
         display = cls(points, gates, names, labels, support)
         if points.ndim == 2 and points.shape[1] == 2:
-            display.x_grid, display.y_grid, plane = drawing.plane_around(points, 0.05, grid_resolution)
+            display.x_grid, display.y_grid, plane = drawing.plane_around(
+                points, 0.05, grid_resolution
+            )
             grid = (grid_resolution, grid_resolution)
             display.grid_gates = _gates(estimator, plane, output).reshape(*grid, -1)
             if hasattr(estimator, "decision_function"):
-                display.grid_decision = _of_output(estimator.decision_function(plane), output, 1).reshape(grid)
+                display.grid_decision = _of_output(
+                    estimator.decision_function(plane), output, 1
+                ).reshape(grid)
         return display.plot(ax=ax)
 
     def plot(self, ax: AxesOrNone = None) -> Self:
@@ -483,16 +574,35 @@ class GatingDisplay(Display):
 
     def _draw_plane(self, ax: AxesOrNone) -> None:
         extent = (self.x_grid[0], self.x_grid[-1], self.y_grid[0], self.y_grid[-1])
-        ax.imshow(self._mixed(), origin="lower", extent=extent, aspect="auto", interpolation="bilinear", zorder=0)
-        # Where another gate becomes the largest: pair by pair, since dashes drawn twice look like a line.
+        ax.imshow(
+            self._mixed(),
+            origin="lower",
+            extent=extent,
+            aspect="auto",
+            interpolation="bilinear",
+            zorder=0,
+        )
+        # Where another gate becomes the largest: pair by pair, since dashes drawn twice look like a
+        # line.
         largest = self.grid_gates.max(axis=2)
         for m, h in combinations(range(len(self.names)), 2):
             pair = self.grid_gates[:, :, [m, h]]
             lead = np.ma.masked_array(pair[:, :, 0] - pair[:, :, 1], pair.max(axis=2) < largest)
-            drawing.draw_zeros(ax, self.x_grid, self.y_grid, lead, colors="0.35", linewidths=1.0, linestyles="dashed")
+            drawing.draw_zeros(
+                ax,
+                self.x_grid,
+                self.y_grid,
+                lead,
+                colors="0.35",
+                linewidths=1.0,
+                linestyles="dashed",
+            )
         if self.grid_decision is not None:
-            drawing.draw_zeros(ax, self.x_grid, self.y_grid, self.grid_decision, colors="black", linewidths=2.0)
-        # Classes in white, black and grey on the colours of the kernels; of many values, all samples in white.
+            drawing.draw_zeros(
+                ax, self.x_grid, self.y_grid, self.grid_decision, colors="black", linewidths=2.0
+            )
+        # Classes in white, black and grey on the colours of the kernels; of many values, all
+        # samples in white.
         classes = np.unique([] if self.y is None else self.y)
         fills = ("white", "black", *["0.5"] * len(MARKERS))
         groups = _class_groups(classes if len(classes) <= len(MARKERS) else (), self.y, fills)
@@ -518,7 +628,14 @@ class GatingDisplay(Display):
         bottom = np.zeros(len(order))
         for m in range(len(self.names)):
             heights = self.gates[order, m]
-            ax.bar(np.arange(len(order)), heights, bottom=bottom, width=1.0, color=colour(m), linewidth=0)
+            ax.bar(
+                np.arange(len(order)),
+                heights,
+                bottom=bottom,
+                width=1.0,
+                color=colour(m),
+                linewidth=0,
+            )
             bottom += heights
         if self.y is not None and len(np.unique(self.y)) <= 20:
             values, first, counts = np.unique(self.y[order], return_index=True, return_counts=True)
@@ -533,7 +650,8 @@ class GatingDisplay(Display):
 
 
 def _of_output(values: Array, output: int, ndim: int) -> Array:
-    """Return the values of one output, where an axis more than those of a single one is that of several."""
+    """Return the values of one output, where an axis more than those of a single one is that of
+    several."""
     return values[..., output] if values.ndim > ndim else values
 
 
@@ -542,22 +660,26 @@ def _even_selection(order: NDArray[np.intp], most: int) -> NDArray[np.intp]:
     return order if len(order) <= most else order[np.linspace(0, len(order) - 1, most).astype(int)]
 
 
-# The kernel of one sample ---------------------------------------------------------------------------------------------
+# The kernel of one sample -------------------------------------------------------------------------
 
 
 def _gates(estimator: Estimator, X: MatrixLike, output: int) -> Array:
     """Return the gates of samples for one output, or raise if the estimator has none."""
     check_is_fitted(estimator)
     if not hasattr(estimator, "gate"):
-        raise TypeError(f"estimator={type(estimator).__name__} has no gates: give a localized estimator.")
+        raise TypeError(
+            f"estimator={type(estimator).__name__} has no gates: give a localized estimator."
+        )
     return _of_output(np.asarray(estimator.gate(X)), output, 2)
 
 
 @dataclass
 class LocalKernelDisplay(Display):
-    """The combined kernel matrix, samples ordered by class, then by the kernel with the largest gate.
+    """The combined kernel matrix, samples ordered by class, then by the kernel with the largest
+    gate.
 
-    Samples in different regions have a combined kernel near zero, so blocks appear as gates become crisp.
+    Samples in different regions have a combined kernel near zero, so blocks appear as gates become
+    crisp.
 
     Make it by :meth:`from_estimator`.
 
@@ -620,8 +742,12 @@ class LocalKernelDisplay(Display):
         labels = np.zeros(len(X), dtype=int) if y is None else np.asarray(y)
         gates = _gates(estimator, X, output)
         # Within a region by the decision, so that similar samples are neighbours.
-        decision = _of_output(getattr(estimator, "decision_function", estimator.predict)(X), output, 1)
-        order = np.lexsort((decision, gates.argmax(axis=1), np.unique(labels, return_inverse=True)[1]))
+        decision = _of_output(
+            getattr(estimator, "decision_function", estimator.predict)(X), output, 1
+        )
+        order = np.lexsort(
+            (decision, gates.argmax(axis=1), np.unique(labels, return_inverse=True)[1])
+        )
         order = _even_selection(order, max_samples)
         K = estimator.kernel_matrix(X[order])
         K = K[output] if K.ndim == 3 else K
@@ -642,7 +768,13 @@ class LocalKernelDisplay(Display):
         ax = self._use_axes(ax, (6.0, 5.2))
         # Without the few largest entries, which would leave one colour for all others.
         largest = float(np.quantile(np.abs(self.K), 0.98)) or 1.0
-        style = {"cmap": cmap, "vmin": -largest, "vmax": largest, "interpolation": "nearest", "aspect": "equal"}
+        style = {
+            "cmap": cmap,
+            "vmin": -largest,
+            "vmax": largest,
+            "interpolation": "nearest",
+            "aspect": "equal",
+        }
         self.image_ = drawing.draw_map(self, self.K, "combined kernel", "both", **style)
         edges = np.cumsum([0, *(size for _, size in self.groups)])
         for edge in edges[1:-1]:

@@ -1,4 +1,5 @@
-"""Displays of samples: contributions to one decision, views present, predicted survival, views without labels."""
+"""Displays of samples: contributions to one decision, views present, predicted survival, views
+without labels."""
 
 from __future__ import annotations
 
@@ -10,7 +11,15 @@ import numpy as np
 from sklearn.utils import _safe_indexing
 from sklearn.utils._indexing import _get_column_indices
 
-from kernelmosaic._typing import AnyArray, Array, AxesOrNone, Estimator, Mask, MatrixLike, TargetLike
+from kernelmosaic._typing import (
+    AnyArray,
+    Array,
+    AxesOrNone,
+    Estimator,
+    Mask,
+    MatrixLike,
+    TargetLike,
+)
 from kernelmosaic.engine.pipelines import behind_pipeline
 from kernelmosaic.kernels.base import is_missing
 from kernelmosaic.plots import drawing
@@ -21,7 +30,8 @@ from kernelmosaic.survival.metrics import read_times, share_at
 
 @dataclass
 class ContributionsDisplay(Display):
-    """Contribution of each view to the decision on one sample, from the constant to the decision: a waterfall chart.
+    """Contribution of each view to the decision on one sample, from the constant to the decision: a
+    waterfall chart.
 
     Make it by :meth:`from_estimator`.
 
@@ -62,15 +72,21 @@ class ContributionsDisplay(Display):
 
     @classmethod
     def from_estimator(
-        cls, estimator: Estimator, X: MatrixLike, *, truth: object = None, max_views: int = 15, ax: AxesOrNone = None
+        cls,
+        estimator: Estimator,
+        X: MatrixLike,
+        *,
+        truth: object = None,
+        max_views: int = 15,
+        ax: AxesOrNone = None,
     ) -> Self:
         """Draw the decision of a fitted estimator on a sample.
 
         Parameters
         ----------
         estimator : estimator
-            Fitted; any of this package with ``contributions``, or a pipeline or search around one. Of several classes,
-            the decision is that of the predicted one.
+            Fitted; any of this package with ``contributions``, or a pipeline or search around one.
+            Of several classes, the decision is that of the predicted one.
         X : array-like of shape (1, n_features)
             The sample.
         truth : label or number, optional
@@ -97,7 +113,9 @@ class ContributionsDisplay(Display):
         if hasattr(model, "predict_proba"):
             title += f", probability {model.predict_proba(read)[0, classes.index(predicted)]:.2f}"
         title += "" if truth is None else f"; true: {_written(truth)}"
-        if lacking := dict.fromkeys(np.array(model.view_names_)[drawing.lacking_views(model, read)[0]]):
+        if lacking := dict.fromkeys(
+            np.array(model.view_names_)[drawing.lacking_views(model, read)[0]]
+        ):
             title += f"\nmissing view (imputed): {', '.join(lacking)}"
         shown = dict(sorted(sums.items(), key=lambda item: -abs(item[1])))
         if len(shown) > max_views:
@@ -114,7 +132,11 @@ class ContributionsDisplay(Display):
         self.shown_ = ["constant", *self.names, "decision"]
         ax = self._use_axes(ax, (4.4 + 0.07 * max(map(len, self.shown_)), 1.5 + 0.32 * len(ends)))
         places, sizes = np.arange(len(ends)), ends - starts
-        colours = ["0.6", *(colour(0) if one >= 0 else colour(4) for one in self.contributions), "0.3"]
+        colours = [
+            "0.6",
+            *(colour(0) if one >= 0 else colour(4) for one in self.contributions),
+            "0.3",
+        ]
         self.bars_ = ax.barh(places, sizes, left=starts, color=colours, height=0.65)
         ax.bar_label(self.bars_, [f"{one:+.3g}" for one in sizes], padding=3, fontsize=8)
         for place in places[:-1]:
@@ -122,14 +144,17 @@ class ContributionsDisplay(Display):
         drawing.bar_rows(ax, self.shown_)
         ax.set_xlabel("decision")
         ax.set_title(self.title, fontsize=9, loc="left")
-        ax.use_sticky_edges = False  # the ends of bars would have no margin, and no room for their numbers
+        ax.use_sticky_edges = (
+            False  # the ends of bars would have no margin, and no room for their numbers
+        )
         ax.margins(x=0.18)
         return self
 
 
 @dataclass
 class ViewMapDisplay(Display):
-    """Which samples have which views: one line per view, filled where samples have it, similar samples side by side.
+    """Which samples have which views: one line per view, filled where samples have it, similar
+    samples side by side.
 
     Make it by :meth:`from_views`.
 
@@ -170,7 +195,8 @@ class ViewMapDisplay(Display):
         X : array-like or data frame of shape (n_samples, n_features)
             Samples, NaN where they lack something.
         views : mapping
-            From the name of a view to its columns, as :func:`~kernelmosaic.stack_views` returns them.
+            From the name of a view to its columns, as :func:`~kernelmosaic.stack_views` returns
+            them.
         ax : matplotlib Axes, optional
             Where to draw; a new figure by default.
 
@@ -178,7 +204,10 @@ class ViewMapDisplay(Display):
         -------
         ViewMapDisplay
         """
-        cut = (np.asarray(_safe_indexing(X, _get_column_indices(X, list(own)), axis=1)) for own in views.values())
+        cut = (
+            np.asarray(_safe_indexing(X, _get_column_indices(X, list(own)), axis=1))
+            for own in views.values()
+        )
         return cls(np.column_stack([~is_missing(V).all(axis=1) for V in cut]), list(views)).plot(ax)
 
     def plot(self, ax: AxesOrNone = None) -> Self:
@@ -190,13 +219,22 @@ class ViewMapDisplay(Display):
         self.order_ = np.lexsort([*(~self.present).T[::-1], -self.present.sum(axis=1)])
         ax = self._use_axes(ax, (5.2 + 0.07 * max(map(len, self.names)), 1.0 + 0.32 * count))
         style = {"cmap": ListedColormap(["0.92", colour(0)]), "vmin": 0, "vmax": 1}
-        self.image_ = ax.imshow(self.present[self.order_].T, aspect="auto", interpolation="nearest", **style)
+        self.image_ = ax.imshow(
+            self.present[self.order_].T, aspect="auto", interpolation="nearest", **style
+        )
         drawing.name_rows(ax, self.names)
         ax.set_yticks(np.arange(count + 1) - 0.5, minor=True)
         ax.grid(which="minor", axis="y", color="white", linewidth=3)
         ax.tick_params(axis="y", which="both", length=0)
         for m, have in enumerate(self.present.sum(axis=0)):
-            ax.text(1.01, m, f"{have} of {n}", transform=ax.get_yaxis_transform(), va="center", fontsize=8)
+            ax.text(
+                1.01,
+                m,
+                f"{have} of {n}",
+                transform=ax.get_yaxis_transform(),
+                va="center",
+                fontsize=8,
+            )
         ax.set_xlabel("samples; grey: the view is missing")
         ax.spines[:].set_visible(False)
         return self
@@ -267,13 +305,19 @@ class SurvivalCalibrationDisplay(Display):
         **style
             Passed to ``Axes.plot``.
         """
-        model = fitted_model(estimator, "predict_survival_function", cls.__name__, "survival estimators")
+        model = fitted_model(
+            estimator, "predict_survival_function", cls.__name__, "survival estimators"
+        )
         check_row_names(X, y=y)
         held = read_times(y)
         at = float(np.median(held[:, 1])) if time is None else float(time)
-        values = np.array([one(min(at, one.domain[1])) for one in model.predict_survival_function(X)])
+        values = np.array(
+            [one(min(at, one.domain[1])) for one in model.predict_survival_function(X)]
+        )
         groups = np.array_split(np.argsort(values, kind="stable"), n_groups)
-        predicted, observed = np.array([(values[rows].mean(), share_at(held[rows], at)) for rows in groups]).T
+        predicted, observed = np.array(
+            [(values[rows].mean(), share_at(held[rows], at)) for rows in groups]
+        ).T
         return cls(predicted, observed, at).plot(ax=ax, **style)
 
     def plot(self, ax: AxesOrNone = None, **style: Any) -> Self:
@@ -294,14 +338,16 @@ _SHOWN = "MKLKernelPCA and MKLClustering"
 
 @dataclass
 class ViewSimilarityDisplay(Display):
-    """Similarity of every two views, with a star where they depend on each other; views that were left out in brackets.
+    """Similarity of every two views, with a star where they depend on each other; views that were
+    left out in brackets.
 
     Make it by :meth:`from_estimator`.
 
     Parameters
     ----------
     similarity, pvalues : ndarray of shape (V, V)
-        The similarities, and the p-values of the test of independence, adjusted for the number of pairs.
+        The similarities, and the p-values of the test of independence, adjusted for the number of
+        pairs.
     names : list of str
         Of the views.
     kept : ndarray of bool of shape (V,)
@@ -359,22 +405,37 @@ class ViewSimilarityDisplay(Display):
         side = 2.4 + 0.45 * len(self.names)
         ax = self._use_axes(ax, (side + 1.0, side))
         options = {"vmin": 0.0, "vmax": 1.0} | style
-        self.image_ = drawing.draw_map(self, self.similarity, "similarity (RV, unbiased)", **options)
+        self.image_ = drawing.draw_map(
+            self, self.similarity, "similarity (RV, unbiased)", **options
+        )
         for v, w in np.ndindex(self.similarity.shape):
             if v != w:
                 star = "*" if self.pvalues[v, w] <= self.level else ""
                 look = "black" if self.similarity[v, w] > 0.5 else "white"
-                ax.text(w, v, f"{self.similarity[v, w]:.2f}{star}", ha="center", va="center", color=look, fontsize=8)
-        names = [name if kept else f"({name})" for name, kept in zip(self.names, self.kept, strict=True)]
+                ax.text(
+                    w,
+                    v,
+                    f"{self.similarity[v, w]:.2f}{star}",
+                    ha="center",
+                    va="center",
+                    color=look,
+                    fontsize=8,
+                )
+        names = [
+            name if kept else f"({name})" for name, kept in zip(self.names, self.kept, strict=True)
+        ]
         drawing.name_rows(ax, names)
         ax.set_xticks(np.arange(len(names)), names, rotation=45, ha="right", fontsize=9)
-        ax.set_title(f"*: dependent at {self.level:g}; in brackets: no weight", fontsize=9, loc="left")
+        ax.set_title(
+            f"*: dependent at {self.level:g}; in brackets: no weight", fontsize=9, loc="left"
+        )
         return self
 
 
 @dataclass
 class EmbeddingDisplay(Display):
-    """Samples at two coordinates of an embedding, coloured by cluster or target, hollow where they lack a view.
+    """Samples at two coordinates of an embedding, coloured by cluster or target, hollow where they
+    lack a view.
 
     Make it by :meth:`from_estimator`.
 
@@ -445,13 +506,27 @@ class EmbeddingDisplay(Display):
         check_row_names(X, y=y)
         fitted_model(estimator, "embedding_", cls.__name__, _SHOWN)
         model, read = behind_pipeline(estimator, X)
-        Z = np.asarray(model.transform(read) if hasattr(model, "transform") else model.embed(read), dtype=np.float64)
+        Z = np.asarray(
+            model.transform(read) if hasattr(model, "transform") else model.embed(read),
+            dtype=np.float64,
+        )
         Z = np.column_stack([Z, np.zeros((len(Z), max(2 - Z.shape[1], 0)))])
-        labels = np.asarray(y) if y is not None else model.predict(read) if hasattr(model, "predict") else None
+        labels = (
+            np.asarray(y)
+            if y is not None
+            else model.predict(read)
+            if hasattr(model, "predict")
+            else None
+        )
         lacking = np.asarray(drawing.lacking_views(model, read).any(axis=1))
         shares = getattr(model, "explained_", ())
-        named = [f"component {c + 1}" + (f" ({shares[c]:.1%})" if c < len(shares) else "") for c in components]
-        return cls(Z[:, list(components)], labels, lacking, (named[0], named[1])).plot(ax=ax, **style)
+        named = [
+            f"component {c + 1}" + (f" ({shares[c]:.1%})" if c < len(shares) else "")
+            for c in components
+        ]
+        return cls(Z[:, list(components)], labels, lacking, (named[0], named[1])).plot(
+            ax=ax, **style
+        )
 
     def plot(self, ax: AxesOrNone = None, **style: Any) -> Self:
         """Draw, on the given axes or in a new figure; see :meth:`from_estimator`."""
@@ -459,12 +534,25 @@ class EmbeddingDisplay(Display):
         labels = np.zeros(len(self.points)) if self.labels is None else self.labels
         groups = np.unique(labels)
         if labels.dtype.kind == "f" and len(groups) > 10:
-            drawn = ax.scatter(*self.points.T, c=labels, **{"s": 26, "cmap": "cividis", "linewidths": 0} | style)
-            ax.scatter(*self.points[self.lacking].T, s=60, facecolors="none", edgecolors="0.3", linewidths=0.8)
+            drawn = ax.scatter(
+                *self.points.T, c=labels, **{"s": 26, "cmap": "cividis", "linewidths": 0} | style
+            )
+            ax.scatter(
+                *self.points[self.lacking].T,
+                s=60,
+                facecolors="none",
+                edgecolors="0.3",
+                linewidths=0.8,
+            )
             self.figure_.colorbar(drawn, ax=ax)
         else:
             for k, group in enumerate(groups):
-                look = {"s": 26, "marker": MARKERS[k % 8], "edgecolors": colour(k), "linewidths": 0.9}
+                look = {
+                    "s": 26,
+                    "marker": MARKERS[k % 8],
+                    "edgecolors": colour(k),
+                    "linewidths": 0.9,
+                }
                 look |= {} if self.labels is None else {"label": str(group)}
                 for hollow in (False, True):
                     rows = (labels == group) & (self.lacking == hollow)
@@ -483,7 +571,8 @@ class EmbeddingDisplay(Display):
 
 @dataclass
 class EigenvaluesDisplay(Display):
-    """The eigenvalues of an embedding, the largest first: a gap suggests how many components, or clusters, to take.
+    """The eigenvalues of an embedding, the largest first: a gap suggests how many components, or
+    clusters, to take.
 
     Make it by :meth:`from_estimator`.
 
@@ -532,13 +621,17 @@ class EigenvaluesDisplay(Display):
         """
         model = fitted_model(estimator, "eigenvalues_", cls.__name__, _SHOWN)
         walk = getattr(model, "embedding", "kernel") == "graph"
-        return cls(model.eigenvalues_, "eigenvalue of the random walk" if walk else "eigenvalue").plot(ax=ax, **style)
+        return cls(
+            model.eigenvalues_, "eigenvalue of the random walk" if walk else "eigenvalue"
+        ).plot(ax=ax, **style)
 
     def plot(self, ax: AxesOrNone = None, **style: Any) -> Self:
         """Draw, on the given axes or in a new figure; see :meth:`from_estimator`."""
         ax = self._use_axes(ax, (4.6, 3.4))
         places = np.arange(1, len(self.eigenvalues) + 1)
-        (self.line_,) = ax.plot(places, self.eigenvalues, **{"marker": "o", "color": colour(0)} | style)
+        (self.line_,) = ax.plot(
+            places, self.eigenvalues, **{"marker": "o", "color": colour(0)} | style
+        )
         ax.set(xlabel="component", ylabel=self.name)
         ax.xaxis.get_major_locator().set_params(integer=True)
         drawing.open_frame(ax)

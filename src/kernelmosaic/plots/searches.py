@@ -1,4 +1,5 @@
-"""What searches and solvers went through: scores and weights along C, the surface over penalties, the iterations."""
+"""What searches and solvers went through: scores and weights along C, the surface over penalties,
+the iterations."""
 
 from __future__ import annotations
 
@@ -19,14 +20,16 @@ from kernelmosaic.plots.drawing import PALETTE, Display, colour, fitted_model, l
 
 
 def _search_of(estimator: Estimator, display: str) -> Estimator:
-    """Return the search along C in a fitted pipeline, or what stands in its place; raise if there is none."""
+    """Return the search along C in a fitted pipeline, or what stands in its place; raise if there
+    is none."""
     model, shown = last_step(estimator), "MKLClassifierCV, MKLRegressorCV and PathSearchCV"
     return model if hasattr(model, "Cs_") else fitted_model(model, "Cs_", display, shown)
 
 
 @dataclass
 class ValidationPathDisplay(Display):
-    """Mean score of the folds along C, one line per norm, with the spread between folds and the choice.
+    """Mean score of the folds along C, one line per norm, with the spread between folds and the
+    choice.
 
     Make it by :meth:`from_estimator`.
 
@@ -83,7 +86,9 @@ class ValidationPathDisplay(Display):
         model = _search_of(estimator, cls.__name__)
         norm = getattr(model, "norm_", None)
         scores = getattr(model, "scores_by_norm_", {norm: model.scores_})
-        return cls(model.Cs_, scores, (norm, model.C_), getattr(model, "parameter_", "C")).plot(ax=ax, **style)
+        return cls(model.Cs_, scores, (norm, model.C_), getattr(model, "parameter_", "C")).plot(
+            ax=ax, **style
+        )
 
     def plot(self, ax: AxesOrNone = None, **style: Any) -> Self:
         """Draw, on the given axes or in a new figure; see :meth:`from_estimator`."""
@@ -91,13 +96,30 @@ class ValidationPathDisplay(Display):
         for i, (norm, scores) in enumerate(self.scores.items()):
             mean = scores.mean(axis=0)
             error = scores.std(axis=0) / np.sqrt(len(scores))
-            label = None if norm is None else {"uniform": "equal weights", "loo": "loo"}.get(norm, f"norm {norm}")
-            (self.lines_[norm],) = ax.plot(self.Cs, mean, **{**line_style(i), "label": label, **style})
-            ax.fill_between(self.Cs, mean - error, mean + error, color=self.lines_[norm].get_color(), alpha=0.12, lw=0)
+            label = (
+                None
+                if norm is None
+                else {"uniform": "equal weights", "loo": "loo"}.get(norm, f"norm {norm}")
+            )
+            (self.lines_[norm],) = ax.plot(
+                self.Cs, mean, **{**line_style(i), "label": label, **style}
+            )
+            ax.fill_between(
+                self.Cs,
+                mean - error,
+                mean + error,
+                color=self.lines_[norm].get_color(),
+                alpha=0.12,
+                lw=0,
+            )
         norm, C = self.chosen
         best = self.scores[norm].mean(axis=0)[np.argmin(np.abs(self.Cs - C))]
         ax.plot([C], [best], "o", color=self.lines_[norm].get_color(), label="chosen")
-        ax.set(xscale="log", xlabel=self.parameter, ylabel="mean score of the folds, ± its standard error")
+        ax.set(
+            xscale="log",
+            xlabel=self.parameter,
+            ylabel="mean score of the folds, ± its standard error",
+        )
         drawing.name_few_values(ax, self.Cs)
         ax.legend(frameon=False)
         return self
@@ -172,8 +194,8 @@ class WeightsPathDisplay(Display):
         estimator : estimator
             Fitted; a CV estimator, a PathSearchCV, or a pipeline that ends in one.
         norm : norm, optional
-            Whose weights to draw, one of the norms that the search has tried; by default those of the norm chosen,
-            with the learned ones beside them where these are equal weights.
+            Whose weights to draw, one of the norms that the search has tried; by default those of
+            the norm chosen, with the learned ones beside them where these are equal weights.
         of_class : label, optional
             Where every class has weights of its own, whose to draw; by default their mean.
         max_kernels : int, default=12
@@ -192,11 +214,15 @@ class WeightsPathDisplay(Display):
         paths = getattr(model, "weights_path_by_norm_", {chosen_norm: model.weights_path_})
         drawn_norm = chosen_norm if norm is None else norm
         if drawn_norm not in paths:
-            raise ValueError(f"norm={norm!r}: the search has tried {list(paths)}; give one of these.")
+            raise ValueError(
+                f"norm={norm!r}: the search has tried {list(paths)}; give one of these."
+            )
         weights = np.asarray(paths[drawn_norm])
         known = list(getattr(model, "classes_", [])) if weights.ndim == 3 else []
         if of_class is not None and of_class not in known:
-            raise ValueError(f"of_class={of_class!r}: weights are shared, or the classes are {known}.")
+            raise ValueError(
+                f"of_class={of_class!r}: weights are shared, or the classes are {known}."
+            )
 
         def of_kernels(path: Array) -> Array:
             if path.ndim == 2:
@@ -209,9 +235,18 @@ class WeightsPathDisplay(Display):
 
         beside = {}
         if norm is None and chosen_norm == "uniform":
-            beside = {other: of_kernels(path) for other, path in paths.items() if other != "uniform"}
+            beside = {
+                other: of_kernels(path) for other, path in paths.items() if other != "uniform"
+            }
         names = list(fitted_model(model).kernel_names_)
-        display = cls(model.Cs_, of_kernels(weights), names, model.C_, getattr(model, "parameter_", "C"), beside)
+        display = cls(
+            model.Cs_,
+            of_kernels(weights),
+            names,
+            model.C_,
+            getattr(model, "parameter_", "C"),
+            beside,
+        )
         return display.plot(ax=ax, max_kernels=max_kernels, **style)
 
     def plot(self, ax: AxesOrNone = None, *, max_kernels: int = 12, **style: Any) -> Self:
@@ -232,18 +267,27 @@ class WeightsPathDisplay(Display):
         own = [line_style(i) | {"label": name} for i, name in enumerate(names)]
         self.lines_ = draw(self.weights, equal if others else own)
         self.beside_: dict[Any, list[Any]] = {}
-        for dashes, (norm, weights) in zip(cycle(("solid", "dashed", "dashdot")), others.items(), strict=False):
+        for dashes, (norm, weights) in zip(
+            cycle(("solid", "dashed", "dashdot")), others.items(), strict=False
+        ):
             labels = [None] * len(names) if self.beside_ else names
-            looks = [{"color": colour(i), "linestyle": dashes, "label": one} for i, one in enumerate(labels)]
+            looks = [
+                {"color": colour(i), "linestyle": dashes, "label": one}
+                for i, one in enumerate(labels)
+            ]
             self.beside_[norm] = draw(weights, looks)
             ax.plot([], [], color="0.5", linestyle=dashes, label=f"learned, norm {norm}")
         ax.axvline(self.chosen, color="0.6", lw=1, zorder=0)
         place = ((self.chosen, 1), (3, -3), ("data", "axes fraction"), "offset points")
         ax.annotate("chosen", *place, va="top", fontsize=8)
-        ax.set(xscale="log", xlabel=self.parameter, ylabel="weight, mean of the folds", ylim=(0, None))
+        ax.set(
+            xscale="log", xlabel=self.parameter, ylabel="weight, mean of the folds", ylim=(0, None)
+        )
         drawing.name_few_values(ax, self.Cs)
         drawing.title_left_out(ax, len(self.shown_), len(self.names))
-        outside: Settings = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)} if len(names) > 5 else {}
+        outside: Settings = (
+            {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)} if len(names) > 5 else {}
+        )
         ax.legend(frameon=False, fontsize=8, **outside)
         return self
 
@@ -312,7 +356,8 @@ class ResponseSurfaceDisplay(Display):
         search : ResponseSurfaceSearchCV
             Fitted.
         factors : pair of int or str, optional
-            Which two of ``search.design_.labels`` to show; needed with more than two. The others stay at the best.
+            Which two of ``search.design_.labels`` to show; needed with more than two. The others
+            stay at the best.
         grid_resolution : int, default=101
             Points of the grid along each axis.
         ax : matplotlib Axes, optional
@@ -323,7 +368,10 @@ class ResponseSurfaceDisplay(Display):
         ResponseSurfaceDisplay
         """
         if not hasattr(search, "estimator"):
-            raise TypeError(f"{type(search).__name__} has no surface_: {cls.__name__} shows ResponseSurfaceSearchCV.")
+            raise TypeError(
+                f"{type(search).__name__} has no surface_: {cls.__name__} shows"
+                " ResponseSurfaceSearchCV."
+            )
         check_is_fitted(search, "surface_")
         design = search.design_
         pair = _pair(factors, list(design.labels))
@@ -331,18 +379,26 @@ class ResponseSurfaceDisplay(Display):
         ok[0] = True  # the centre is shown even if its fit failed
         best = design.points[np.nanargmin(design.responses)]
         # The box that was searched; the design is centred at its first point.
-        bounds = np.broadcast_to(np.asarray(search.bounds, dtype=np.float64), (design.points.shape[1], 2))
+        bounds = np.broadcast_to(
+            np.asarray(search.bounds, dtype=np.float64), (design.points.shape[1], 2)
+        )
         lower, upper = design.points[0] + bounds.T
         x, y = (np.linspace(lower[k], upper[k], grid_resolution) for k in pair)
         Z = np.tile(best, (grid_resolution**2, 1))
         Z[:, pair] = np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2)
         # One minus the accuracy is an error; of any other score only the sign is turned.
-        is_accuracy = search.scoring == "accuracy" or (search.scoring is None and is_classifier(search.estimator))
-        offset, name = (1.0, "fitted validation error") if is_accuracy else (0.0, "minus the fitted score")
+        is_accuracy = search.scoring == "accuracy" or (
+            search.scoring is None and is_classifier(search.estimator)
+        )
+        offset, name = (
+            (1.0, "fitted validation error") if is_accuracy else (0.0, "minus the fitted score")
+        )
         response = offset + search.surface_.predict(Z).reshape(grid_resolution, grid_resolution)
         points, n_initial = design.points[ok][:, pair], int(ok[: design.n_initial].sum())
         labels = (design.labels[pair[0]], design.labels[pair[1]])
-        return cls(10.0**x, 10.0**y, response, 10.0**points, n_initial, 10.0 ** best[pair], labels, name).plot(ax=ax)
+        return cls(
+            10.0**x, 10.0**y, response, 10.0**points, n_initial, 10.0 ** best[pair], labels, name
+        ).plot(ax=ax)
 
     # The name that all displays have.
     from_estimator = from_search
@@ -369,15 +425,28 @@ class ResponseSurfaceDisplay(Display):
         from matplotlib.ticker import LogLocator, NullFormatter
 
         low, high = float(self.response.min()), float(self.response.max())
-        # Contours of a quadratic at equal distances, which resolve the neighbourhood of the optimum.
+        # Contours of a quadratic at equal distances, which resolve the neighbourhood of the
+        # optimum.
         values = low + max(high - low, 1e-9) * np.linspace(0, 1, levels + 1) ** 2
         style = {"cmap": colormaps[cmap].resampled(levels), "norm": BoundaryNorm(values, levels)}
         self.contours_ = ax.contourf(self.x, self.y, self.response, levels=values, **style)
-        lines = {"levels": self.contours_.levels, "colors": "white", "linewidths": 0.4, "alpha": 0.6}
+        lines = {
+            "levels": self.contours_.levels,
+            "colors": "white",
+            "linewidths": 0.4,
+            "alpha": 0.6,
+        }
         ax.contour(self.x, self.y, self.response, **lines)
-        self.figure_.colorbar(self.contours_, ax=ax, label=self.response_name, ticks=values[::2], format="%.3f")
+        self.figure_.colorbar(
+            self.contours_, ax=ax, label=self.response_name, ticks=values[::2], format="%.3f"
+        )
         self._draw_points(ax)
-        ax.set(xscale="log", yscale="log", xlabel=_mathematical(self.labels[0]), ylabel=_mathematical(self.labels[1]))
+        ax.set(
+            xscale="log",
+            yscale="log",
+            xlabel=_mathematical(self.labels[0]),
+            ylabel=_mathematical(self.labels[1]),
+        )
         # Labels 0.1, 0.2, 0.5, 1, … instead of powers of ten: a penalty is read as a number.
         for axis in (ax.xaxis, ax.yaxis):
             axis.set_major_locator(LogLocator(base=10.0, subs=(1.0, 2.0, 5.0)))
@@ -402,10 +471,22 @@ class ResponseSurfaceDisplay(Display):
 def _pair(factors: Any, labels: list[str]) -> list[int]:
     """The columns of the two factors to show."""
     if factors is None and len(labels) != 2:
-        raise ValueError(f"the search has {len(labels)} factors: choose two by factors=, among {', '.join(labels)}.")
-    chosen = [labels.index(f) if f in labels else f for f in ((0, 1) if factors is None else factors)]
-    if len(chosen) != 2 or chosen[0] == chosen[1] or any(f not in range(len(labels)) for f in chosen):
-        raise ValueError(f"factors={factors!r}: give two different ones of {', '.join(labels)}, or their numbers.")
+        raise ValueError(
+            f"the search has {len(labels)} factors: choose two by factors=, among"
+            f" {', '.join(labels)}."
+        )
+    chosen = [
+        labels.index(f) if f in labels else f for f in ((0, 1) if factors is None else factors)
+    ]
+    if (
+        len(chosen) != 2
+        or chosen[0] == chosen[1]
+        or any(f not in range(len(labels)) for f in chosen)
+    ):
+        raise ValueError(
+            f"factors={factors!r}: give two different ones of {', '.join(labels)}, or their"
+            " numbers."
+        )
     return chosen
 
 
@@ -419,7 +500,7 @@ def _mathematical(label: str) -> str:
     return rf"${symbol}_{{\mathrm{{{word}}}}}$"
 
 
-# Iterations -----------------------------------------------------------------------------------------------------------
+# Iterations ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -442,10 +523,11 @@ class Course:
 
 @dataclass
 class ConvergenceDisplay(Display):
-    """Objective (above) and relative duality gap (below, on a log axis) of every iteration; one line per class.
+    """Objective (above) and relative duality gap (below, on a log axis) of every iteration; one
+    line per class.
 
-    Make it by :meth:`from_estimator`. Of a ridge estimator, which has no gap, there is one picture: the criterion at
-    every evaluation as dots, and the lowest so far as a line.
+    Make it by :meth:`from_estimator`. Of a ridge estimator, which has no gap, there is one picture:
+    the criterion at every evaluation as dots, and the lowest so far as a line.
 
     Parameters
     ----------
@@ -503,7 +585,9 @@ class ConvergenceDisplay(Display):
         name = "gap of the machine" if gated else "relative duality gap"
         name = "relative rise of the bound" if hasattr(model, "elbo_") else name
         tol = None if gated else float(model.tol)
-        return cls(_courses(model.history_, getattr(model, "classes_", None)), tol, name).plot(ax=ax, **style)
+        return cls(_courses(model.history_, getattr(model, "classes_", None)), tol, name).plot(
+            ax=ax, **style
+        )
 
     def plot(self, ax: AxesOrNone = None, **style: Any) -> Self:
         """Draw, on the given axes or in a new figure; see :meth:`from_estimator`."""
@@ -520,22 +604,32 @@ class ConvergenceDisplay(Display):
             every = max(1, len(course.iterations) // 20)
             marks = {"marker": drawing.MARKERS[k % 5], "markersize": 4.0, "markevery": every}
             drawn = line_style(k) | marks | {"linewidth": 1.4} | style
-            self.objective_lines_ += above.plot(course.iterations, course.objectives, label=course.label, **drawn)
+            self.objective_lines_ += above.plot(
+                course.iterations, course.objectives, label=course.label, **drawn
+            )
             # A logarithm has no zero.
             gaps = np.where(np.isfinite(course.gaps), np.maximum(course.gaps, 1e-16), np.nan)
             self.gap_lines_ += below.plot(course.iterations, gaps, **drawn)
         if self.tol is not None:
             below.axhline(self.tol, color="0.35", linestyle="dotted", linewidth=1.2, zorder=1)
             # On the left: the lines come down to it on the right.
-            place = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points", "ha": "left"}
-            below.annotate(f"tol = {self.tol:g}", (0.0, self.tol), (3, 3), fontsize=8, color="0.25", **place)
+            place = {
+                "xycoords": ("axes fraction", "data"),
+                "textcoords": "offset points",
+                "ha": "left",
+            }
+            below.annotate(
+                f"tol = {self.tol:g}", (0.0, self.tol), (3, 3), fontsize=8, color="0.25", **place
+            )
         above.set_ylabel("objective")
         above.ticklabel_format(axis="y", useOffset=False)
         below.set(ylabel=self.gap_name, xlabel="iteration", yscale="log")
         # The axis ends at powers of ten, so that there are at least two to read it by.
         low, high = below.dataLim.intervaly
         if np.isfinite([low, high]).all() and 0 < low <= high:
-            below.set_ylim(10.0 ** np.floor(np.log10(0.9 * low)), 10.0 ** np.ceil(np.log10(1.1 * high)))
+            below.set_ylim(
+                10.0 ** np.floor(np.log10(0.9 * low)), 10.0 ** np.ceil(np.log10(1.1 * high))
+            )
         below.yaxis.set_minor_formatter(NullFormatter())
         above.sharex(below)
         above.tick_params(labelbottom=False)
@@ -543,11 +637,18 @@ class ConvergenceDisplay(Display):
         drawing.open_frame(above)
         drawing.open_frame(below)
         if len(self.courses) > 1:
-            above.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), frameon=False, fontsize=8, handlelength=3.0)
+            above.legend(
+                loc="upper left",
+                bbox_to_anchor=(1.01, 1.0),
+                frameon=False,
+                fontsize=8,
+                handlelength=3.0,
+            )
         return self
 
     def _plot_values(self, ax: AxesOrNone, style: Settings) -> Self:
-        """Draw the values of a search, which may rise between two that are lower than all before."""
+        """Draw the values of a search, which may rise between two that are lower than all
+        before."""
         from matplotlib.ticker import MaxNLocator
 
         ax = self._use_axes(ax, (6.0, 3.2))
@@ -558,8 +659,12 @@ class ConvergenceDisplay(Display):
             self.objective_lines_ += ax.plot(course.iterations, lowest, **drawn)
             dots = {"markersize": 3.5, "color": "0.55", "zorder": 1, "label": "evaluation"}
             ax.plot(course.iterations, course.objectives, "o", **dots)
-        # Steps that are too long, and other starts, may be far above: what is not below the first is left out.
-        low, high = min(course.objectives.min() for course in self.courses), self.courses[0].objectives[0]
+        # Steps that are too long, and other starts, may be far above: what is not below the first
+        # is left out.
+        low, high = (
+            min(course.objectives.min() for course in self.courses),
+            self.courses[0].objectives[0],
+        )
         margin = 0.06 * (high - low) or 1.0
         ax.set(xlabel="evaluation", ylabel="criterion", ylim=(low - margin, high + margin))
         ax.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
@@ -580,20 +685,26 @@ def _courses(history: list[Settings], classes: Any) -> list[Course]:
     for (output, start), steps in sorted(groups.items()):
         parts = [f"class {classes[output] if named else output}"] if n_outputs > 1 else []
         parts += [f"start {start}"] if n_starts > 1 else []
-        rows = [[step.get(key, np.nan) for key in ("iteration", "objective", "gap")] for step in steps]
+        rows = [
+            [step.get(key, np.nan) for key in ("iteration", "objective", "gap")] for step in steps
+        ]
         courses.append(Course(", ".join(parts), *np.array(rows, dtype=np.float64).T))
     return courses
 
 
 def _two_axes(ax: AxesOrNone, legend: bool) -> Any:
     if ax is None:
-        _, axes = drawing.pyplot().subplots(2, 1, figsize=(6.0, 4.6), sharex=True, layout="constrained")
+        _, axes = drawing.pyplot().subplots(
+            2, 1, figsize=(6.0, 4.6), sharex=True, layout="constrained"
+        )
         return axes
     given = np.ravel(np.asarray(ax, dtype=object))
     if len(given) == 2:
         return given
     if len(given) != 1:
-        raise ValueError(f"ax holds {len(given)} axes: give one, or two for the objective and the gap.")
+        raise ValueError(
+            f"ax holds {len(given)} axes: give one, or two for the objective and the gap."
+        )
     given[0].set_axis_off()
     width = 0.68 if legend else 1.0
     return np.array([given[0].inset_axes((0.0, start, width, 0.46)) for start in (0.54, 0.0)])

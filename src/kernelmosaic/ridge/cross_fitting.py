@@ -1,9 +1,10 @@
 """Weights judged on samples that had no part in learning them, and how strong a prior they need.
 
-The leave-one-out error of a least-squares machine is exact for given weights. Of weights that minimise it, it is a
-training error: with many kernels and few samples it can be driven to zero on noise. Here weights are learned anew
-without each fold of the samples; the machine of all samples at those weights gives the leave-one-out residuals of the
-fold. No target takes part in the output that is compared with it, neither through the machine nor through its weights.
+The leave-one-out error of a least-squares machine is exact for given weights. Of weights that
+minimise it, it is a training error: with many kernels and few samples it can be driven to zero on
+noise. Here weights are learned anew without each fold of the samples; the machine of all samples at
+those weights gives the leave-one-out residuals of the fold. No target takes part in the output that
+is compared with it, neither through the machine nor through its weights.
 
 Reference: the cross-fitting of Chernozhukov et al. (2018), Econometrics Journal 21, C1, section 3.
 """
@@ -36,31 +37,35 @@ from kernelmosaic.solvers.least_squares import RidgePoint
 
 @dataclass(frozen=True)
 class StrengthRule:
-    """How strong the prior on log weights is, for kernels that differ by so much and so many samples.
+    """How strong the prior on log weights is, for kernels that differ by so much and so many
+    samples.
 
-    The strength is ``least · (m / base)^power``, between `least` and `most`, where m is the effective number of
-    kernels; it falls again where there are more than `rows_per_kernel` samples for each of the P kernels. The figures
-    were chosen on 407 tasks of 20 to 150 kernels and 40 to 500 samples, and confirmed on 94 others with several tables
-    or sources (docs/methods.md, "Few samples and many kernels").
+    The strength is ``least · (m / base)^power``, between `least` and `most`, where m is the
+    effective number of kernels; it falls again where there are more than `rows_per_kernel` samples
+    for each of the P kernels. The figures were chosen on 407 tasks of 20 to 150 kernels and 40 to
+    500 samples, and confirmed on 94 others with several tables or sources (docs/methods.md, "Few
+    samples and many kernels").
 
     Attributes
     ----------
     least, most : float
-        Nats per squared unit of log η: 0.2 serves kernels of one table, 2 serves kernels of different columns.
+        Nats per squared unit of log η: 0.2 serves kernels of one table, 2 serves kernels of
+        different columns.
     base, power : float
-        The effective number up to which `least` serves, 1.1 to 1.7 for twenty kernels of one table, and how steeply
-        the strength rises from there: it is `most` from about 2.7.
+        The effective number up to which `least` serves, 1.1 to 1.7 for twenty kernels of one table,
+        and how steeply the strength rises from there: it is `most` from about 2.7.
     rows_per_kernel : float
         Samples, or groups of samples, for each kernel, above which the data need less of a prior.
     evidence_from, evidence_prior : float
-        From which strength on the evidence is tried beside the leave-one-out error, and the largest strength that its
-        own parsimony needs.
+        From which strength on the evidence is tried beside the leave-one-out error, and the largest
+        strength that its own parsimony needs.
     gain_classes, gain_numbers : float
-        Nats by which the cross-fitted loss of the evidence has to be lower to be chosen: a smaller gain is chance.
+        Nats by which the cross-fitted loss of the evidence has to be lower to be chosen: a smaller
+        gain is chance.
     most_seen_share : float
-        Weights of a fold are a little worse than those of all samples, and their outputs call for a smaller scale. So
-        much outputs by weights that have seen the sample count in the calibration where `least` serves; where `most`
-        does, they know too much, and do not count.
+        Weights of a fold are a little worse than those of all samples, and their outputs call for a
+        smaller scale. So much outputs by weights that have seen the sample count in the calibration
+        where `least` serves; where `most` does, they know too much, and do not count.
     """
 
     least: float = 0.2
@@ -101,8 +106,8 @@ class FoldOptions:
     n_folds : int
         Parts of the samples, each judged by weights learned from the others.
     rows_per_parameter : float
-        Samples, or groups, for each weight that is learned. Where there are more, weights that saw a sample judge it as
-        others would.
+        Samples, or groups, for each weight that is learned. Where there are more, weights that saw
+        a sample judge it as others would.
     alignment_rows : int
         Most samples that the effective number of kernels is computed from,
     alignment_entries : float
@@ -120,7 +125,8 @@ class FoldOptions:
 
 #: Searches for the weights of kernels and targets, with some options, from a start.
 Search = Callable[
-    [MatrixStack | FeatureStack, RidgeTargets, RidgeOptions, RidgeLearned | RidgeStart | None], RidgeSearch
+    [MatrixStack | FeatureStack, RidgeTargets, RidgeOptions, RidgeLearned | RidgeStart | None],
+    RidgeSearch,
 ]
 
 RULE = StrengthRule()
@@ -165,8 +171,8 @@ class CrossFitted:
 def effective_number(stack: MatrixStack | FeatureStack, order: Indices) -> float:
     """Return the effective number of kernels: (Σ λ)² / Σ λ² of their centred alignments.
 
-    One means that all kernels are the same up to a factor and a constant, P that any two are orthogonal. The targets
-    have no part in it.
+    One means that all kernels are the same up to a factor and a constant, P that any two are
+    orthogonal. The targets have no part in it.
 
     Parameters
     ----------
@@ -177,7 +183,8 @@ def effective_number(stack: MatrixStack | FeatureStack, order: Indices) -> float
 
     References
     ----------
-    Cortes, Mohri and Rostamizadeh (2012), Journal of Machine Learning Research 13, 795, on centred alignment.
+    Cortes, Mohri and Rostamizadeh (2012), Journal of Machine Learning Research 13, 795, on centred
+    alignment.
     """
     most_rows = min(FOLDS.alignment_rows, int(np.sqrt(FOLDS.alignment_entries / stack.n_kernels)))
     n = min(len(order), max(most_rows, 2))
@@ -201,9 +208,11 @@ def effective_number(stack: MatrixStack | FeatureStack, order: Indices) -> float
 
 
 def make_folds(targets: RidgeTargets, most_rows: int | None = None) -> list[Fold]:
-    """Return folds of equal shares of every class, or of small and large numbers, that keep groups together.
+    """Return folds of equal shares of every class, or of small and large numbers, that keep groups
+    together.
 
-    Where a group of nearly all samples leaves one or two others, these judge it by the weights of the priors.
+    Where a group of nearly all samples leaves one or two others, these judge it by the weights of
+    the priors.
 
     Parameters
     ----------
@@ -225,7 +234,8 @@ def make_folds(targets: RidgeTargets, most_rows: int | None = None) -> list[Fold
 
 
 def needs_folds(n_units: int, n_parameters: int) -> bool:
-    """Return whether weights, and widths, so fit the samples they are learned from that others have to judge them.
+    """Return whether weights, and widths, so fit the samples they are learned from that others have
+    to judge them.
 
     Parameters
     ----------
@@ -244,7 +254,8 @@ def cross_fit(
     search: Search,
     stack_for: Callable[[Fold], tuple[MatrixStack | FeatureStack, RidgeLearned | None]],
 ) -> list[CrossFitted]:
-    """Return residuals of samples left out, by weights learned without their folds, for every candidate.
+    """Return residuals of samples left out, by weights learned without their folds, for every
+    candidate.
 
     The ridges that the first fold finds best to start from are those of the other folds, too.
 
@@ -257,9 +268,11 @@ def cross_fit(
     tried : sequence of RidgeOptions
         The candidates.
     search : callable
-        Searches for the weights of the kernels and targets of a fold, with the options of a candidate, from a start.
+        Searches for the weights of the kernels and targets of a fold, with the options of a
+        candidate, from a start.
     stack_for : callable
-        Returns, for a fold, the kernels of all samples, and what was learned with their widths, if it was.
+        Returns, for a fold, the kernels of all samples, and what was learned with their widths, if
+        it was.
     """
     quick = [replace(options, tol=max(options.tol, FOLDS.tol)) for options in tried]
     starts: list[RidgeStart | None] = [None] * len(tried)
@@ -267,7 +280,10 @@ def cross_fit(
     points: list[list[RidgePoint]] = [[] for _ in tried]
     for fold in folds:
         stack, learned_with_widths = stack_for(fold)
-        fold_stack, fold_targets = stack_of(stack, fold.learned_from), targets_of(targets, fold.learned_from)
+        fold_stack, fold_targets = (
+            stack_of(stack, fold.learned_from),
+            targets_of(targets, fold.learned_from),
+        )
         for k, options in enumerate(quick):
             start = starts[k] if learned_with_widths is None else learned_with_widths
             found = search(fold_stack, fold_targets, options, start)
@@ -291,15 +307,21 @@ def middle_of(points: Sequence[RidgePoint]) -> RidgeStart:
 
 
 def left_out_loss(targets: RidgeTargets, residuals: Array) -> float:
-    """Return the loss of residuals in nats; of classes at the scale of the outputs that makes it least."""
+    """Return the loss of residuals in nats; of classes at the scale of the outputs that makes it
+    least."""
     scale = targets.best_scale(residuals, 1.0, DEFAULTS.scale_prior)
     return targets.loss(residuals, scale)[0]
 
 
 def candidates(
-    options: RidgeOptions, criterion: str, strength: float, is_given: bool, rule: StrengthRule = RULE
+    options: RidgeOptions,
+    criterion: str,
+    strength: float,
+    is_given: bool,
+    rule: StrengthRule = RULE,
 ) -> list[RidgeOptions]:
-    """Return the criteria that are tried, with their priors; the first is taken unless another is clearly better.
+    """Return the criteria that are tried, with their priors; the first is taken unless another is
+    clearly better.
 
     Parameters
     ----------
@@ -323,7 +345,8 @@ def candidates(
 
 
 def choose(fits: Sequence[CrossFitted], least_gain: float) -> int:
-    """Return the number of the first fit, or of the best other one whose loss is lower by more than `least_gain`."""
+    """Return the number of the first fit, or of the best other one whose loss is lower by more than
+    `least_gain`."""
     best = int(np.argmin([fit.loss for fit in fits]))
     return best if fits[0].loss - fits[best].loss > least_gain else 0
 
@@ -331,7 +354,8 @@ def choose(fits: Sequence[CrossFitted], least_gain: float) -> int:
 def learn_weights(
     stack: MatrixStack | FeatureStack, targets: RidgeTargets, options: RidgeOptions = DEFAULTS
 ) -> RidgeLearned:
-    """Return what is learned by the criterion, and with the prior, that suit the kernels and the number of samples.
+    """Return what is learned by the criterion, and with the prior, that suit the kernels and the
+    number of samples.
 
     Parameters
     ----------
@@ -355,7 +379,11 @@ def learn_weights(
         return search_ridge(fold_stack, fold_targets, options=fold_options, start=start)
 
     chosen, start = 0, None
-    folds = make_folds(targets) if len(tried) > 1 and needs_folds(targets.n_units, stack.n_kernels) else []
+    folds = (
+        make_folds(targets)
+        if len(tried) > 1 and needs_folds(targets.n_units, stack.n_kernels)
+        else []
+    )
     if folds:
         fits = cross_fit(targets, folds, tried, search, lambda fold: (stack, None))
         chosen = choose(fits, RULE.gain(targets))

@@ -1,8 +1,9 @@
 """Weights, ridge, scale and widths of the least-squares machine by leave-one-out error or evidence.
 
-The parameters are the logarithms of the weights η ≥ 0 (not normalised: their size against the ridge α is learned), of
-α, for the log-loss of leave-one-out outputs of the scale a, and of the widths ℓ of kernels that have them learned. Weak
-priors keep them finite. The problem is not convex: `stationarity` is the largest slope at the end.
+The parameters are the logarithms of the weights η ≥ 0 (not normalised: their size against the ridge
+α is learned), of α, for the log-loss of leave-one-out outputs of the scale a, and of the widths ℓ
+of kernels that have them learned. Weak priors keep them finite. The problem is not convex:
+`stationarity` is the largest slope at the end.
 """
 
 from __future__ import annotations
@@ -38,9 +39,11 @@ from kernelmosaic.solvers.least_squares import (
 
 #: Half the distance, in log α, of the two slopes whose difference is a second derivative.
 CURVATURE_STEP = 0.2
-#: Least ridge, relative to the Frobenius norm of K, whose slope single precision shows: 80 times its rounding.
+#: Least ridge, relative to the Frobenius norm of K, whose slope single precision shows: 80 times
+#: its rounding.
 SINGLE_PRECISION_FROM = 1e-5
-#: Least and largest log of the scale a of outputs: beyond, probabilities are all but equal, or all but zero and one.
+#: Least and largest log of the scale a of outputs: beyond, probabilities are all but equal, or all
+#: but zero and one.
 SCALE_RANGE = (-5.0, 8.0)
 #: Quasi-Newton steps, in pairs of a step and its change of slope, that L-BFGS-B remembers.
 STEPS_REMEMBERED = 20
@@ -65,42 +68,48 @@ class RidgeOptions:
     n_init : int
         Ridges to start from, if nothing else is given; the best after a few steps is followed.
     weight_prior, alpha_prior, scale_prior : float
-        Strengths, in nats of the criterion: on log η about equal weights of sum one, on log α about `alpha_mean`, on
-        log a about zero.
+        Strengths, in nats of the criterion: on log η about equal weights of sum one, on log α about
+        `alpha_mean`, on log a about zero.
     width_prior, column_prior : float
-        The same of the mean of a kernel's log ℓ about where it starts, and of the log ℓ of columns about their mean.
+        The same of the mean of a kernel's log ℓ about where it starts, and of the log ℓ of columns
+        about their mean.
     alpha_mean : float
         Where the prior of log α is centred.
     least_ridge : float
-        A learned α is at least this share of the sum of the weights times the number of samples: below, as with
-        targets without noise, the rounding of linear systems shows in predictions.
+        A learned α is at least this share of the sum of the weights times the number of samples:
+        below, as with targets without noise, the rounding of linear systems shows in predictions.
     first_alpha, first_scale : float
         log α and log a to start from.
     first_steps : int
         Steps from every start, of which the best is followed.
     range, width_range : tuple of float
-        Least and largest logarithm, of widths relative to where they start: beyond, rounding hides what a parameter
-        does.
+        Least and largest logarithm, of widths relative to where they start: beyond, rounding hides
+        what a parameter does.
     left_out_rows, left_out_groups : int
-        Most samples, evenly spread, whose leave-one-out errors are minimised in features: weights and ridge are few
-        next to them. All samples are learned from. Where groups are left out, so many groups are judged at least.
+        Most samples, evenly spread, whose leave-one-out errors are minimised in features: weights
+        and ridge are few next to them. All samples are learned from. Where groups are left out, so
+        many groups are judged at least.
     slope_samples : int
-        Of at most so many samples the largest slope is divided by the number, to be compared with `tol`: a criterion
-        is a sum over samples, and what a slope of some nats leaves to gain does not grow with their number.
+        Of at most so many samples the largest slope is divided by the number, to be compared with
+        `tol`: a criterion is a sum over samples, and what a slope of some nats leaves to gain does
+        not grow with their number.
     width_rows : int
-        Most samples, evenly spread, that widths are learned from; weights and ridge are learned from all.
+        Most samples, evenly spread, that widths are learned from; weights and ridge are learned
+        from all.
     first_rows : int
         Several starts are tried on a third of the samples, if these are at least so many.
     ridge_steps : int
         Where weights are learned from some samples, most steps of the ridge on all.
     probe_signs, most_probes : int
-        Of kernels of pairs, how many random signs a trace is made of, in two vectors at least and so many at most.
+        Of kernels of pairs, how many random signs a trace is made of, in two vectors at least and
+        so many at most.
     product_steps, product_tol : int, float
-        Of kernels of pairs, most conjugate-gradient steps of a linear system, and the residual at which they end, in
-        the norm of the preconditioner.
+        Of kernels of pairs, most conjugate-gradient steps of a linear system, and the residual at
+        which they end, in the norm of the preconditioner.
     product_residual, product_rounds : float, int
-        The Euclidean residual of a linear system, relative to its right-hand side, that must be met, as of matrices;
-        and how often steps with the strong preconditioner are taken from what is left.
+        The Euclidean residual of a linear system, relative to its right-hand side, that must be
+        met, as of matrices; and how often steps with the strong preconditioner are taken from what
+        is left.
     """
 
     criterion: str = "loo"
@@ -141,10 +150,15 @@ DEFAULTS = RidgeOptions()
 
 
 def centre_and_unit(Y: ArrayOrTensor, weight: Array) -> tuple[Array, Array]:
-    """Return the mean and the deviation of every target, wherever it is; one as the deviation of a constant."""
+    """Return the mean and the deviation of every target, wherever it is; one as the deviation of a
+    constant."""
     backend = backend_of(Y)
-    low, high = (np.asarray(backend.to_numpy(one(Y, 0))) for one in (backend.xp.amin, backend.xp.amax))
-    largest = np.maximum(np.maximum(-low, high), np.finfo(float).tiny)  # squares of larger numbers overflow
+    low, high = (
+        np.asarray(backend.to_numpy(one(Y, 0))) for one in (backend.xp.amin, backend.xp.amax)
+    )
+    largest = np.maximum(
+        np.maximum(-low, high), np.finfo(float).tiny
+    )  # squares of larger numbers overflow
     Z, share = Y / backend.asarray(largest), backend.asarray(weight / weight.sum())
     mean = share @ Z
     spread = np.sqrt(backend.to_numpy(share @ (Z - mean) ** 2))
@@ -168,10 +182,12 @@ class RidgeTargets:
     mean, unit : ndarray of shape (c,), or float
         The targets as they were given are mean + unit · Y.
     weight_unit : float
-        The weights as they were given are weight_unit · weight. A common factor of all weights says nothing about how
-        much was observed, and the ridge α in units of the given weights is weight_unit times that of the machine.
+        The weights as they were given are weight_unit · weight. A common factor of all weights says
+        nothing about how much was observed, and the ridge α in units of the given weights is
+        weight_unit times that of the machine.
     order : ndarray of shape (n,) or None
-        The samples as `content_order` sorts them; None where they are numbered in an order of their own.
+        The samples as `content_order` sorts them; None where they are numbered in an order of their
+        own.
     """
 
     Y: Array
@@ -188,7 +204,9 @@ class RidgeTargets:
         """Return targets of shape (n, c), those of all units alike."""
         mean, unit = centre_and_unit(Y, weight)
         weight_unit = float(weight.mean())
-        return cls((Y - mean) / unit, weight / weight_unit, mean=mean, unit=unit, weight_unit=weight_unit)
+        return cls(
+            (Y - mean) / unit, weight / weight_unit, mean=mean, unit=unit, weight_unit=weight_unit
+        )
 
     @classmethod
     def of_classes(cls, labels: Indices, weight: Array) -> RidgeTargets:
@@ -200,13 +218,15 @@ class RidgeTargets:
         return cls(Y, weight / weight_unit, labels, weight_unit=weight_unit)
 
     def loss(self, r: Array, scale: float) -> tuple[float, Array, float]:
-        """Return the loss of the residuals of samples left out, its slopes in them, and that in log a."""
+        """Return the loss of the residuals of samples left out, its slopes in them, and that in log
+        a."""
         if self.labels is None:
             return *squared_loss(r, self.weight), 0.0
         return class_loss(r, self.Y, self.labels, scale, self.weight)
 
     def best_scale(self, r: Array, scale: float, prior: float) -> float:
-        """Return the scale a of the least log-loss of these residuals with its prior; numbers keep the one given."""
+        """Return the scale a of the least log-loss of these residuals with its prior; numbers keep
+        the one given."""
         if self.labels is None:
             return scale
 
@@ -230,11 +250,19 @@ class RidgeTargets:
             order = new_number[self.order[is_kept[self.order]]]
         if self.labels is not None:
             labels = self.labels[rows]
-        return replace(self, Y=self.Y[rows], weight=self.weight[rows], labels=labels, groups=groups, order=order)
+        return replace(
+            self,
+            Y=self.Y[rows],
+            weight=self.weight[rows],
+            labels=labels,
+            groups=groups,
+            order=order,
+        )
 
     @property
     def content_order(self) -> Indices:
-        """The samples in an order that does not depend on how they are numbered, as far as one is known."""
+        """The samples in an order that does not depend on how they are numbered, as far as one is
+        known."""
         return np.arange(len(self.Y)) if self.order is None else self.order
 
     @property
@@ -253,7 +281,8 @@ class RidgeTargets:
         return len(self.Y) if self.groups is None else len(self.groups)
 
     def spread(self, count: int) -> Indices:
-        """Return the numbers of some samples, evenly spread over sorted targets, of all classes and groups."""
+        """Return the numbers of some samples, evenly spread over sorted targets, of all classes and
+        groups."""
         categories: list[Indices] = []
         values: Array | Indices = self.Y[:, 0]
         if self.labels is not None:
@@ -318,9 +347,14 @@ class RidgeLearned(RidgeMachine):
 
 
 def learn_ridge(
-    stack: MatrixStack | FeatureStack, targets: RidgeTargets, *, options: RidgeOptions = DEFAULTS, **known: Any
+    stack: MatrixStack | FeatureStack,
+    targets: RidgeTargets,
+    *,
+    options: RidgeOptions = DEFAULTS,
+    **known: Any,
 ) -> RidgeLearned:
-    """Minimise the criterion as `search_ridge` does, which has the parameters, and return the machine that results."""
+    """Minimise the criterion as `search_ridge` does, which has the parameters, and return the
+    machine that results."""
     return search_ridge(stack, targets, options=options, **known).learned()
 
 
@@ -376,14 +410,15 @@ def search_ridge(
     start: RidgeLearned | RidgeStart | None = None,
     options: RidgeOptions = DEFAULTS,
 ) -> RidgeSearch:
-    """Minimise the criterion over the logarithms of weights, ridge, scale and widths by quasi-Newton steps.
+    """Minimise the criterion over the logarithms of weights, ridge, scale and widths by
+    quasi-Newton steps.
 
-    Widths for numbers are learned with everything else. Those for classes are learned last, from what was learned with
-    the widths they start from, and stay there where learning them lowers the criterion by less than one nat per width:
-    the gain is then one of chance.
+    Widths for numbers are learned with everything else. Those for classes are learned last, from
+    what was learned with the widths they start from, and stay there where learning them lowers the
+    criterion by less than one nat per width: the gain is then one of chance.
 
-    One sample has no leave-one-out error, and two have the same one whatever the kernel: a constant. What is left are
-    the priors, whose mode is returned: equal weights.
+    One sample has no leave-one-out error, and two have the same one whatever the kernel: a
+    constant. What is left are the priors, whose mode is returned: equal weights.
 
     Parameters
     ----------
@@ -428,13 +463,18 @@ def search_ridge(
     samples = options.slope_count(targets)
 
     def improve(x: Array, free: Mask, steps: int) -> tuple[Array, float, float]:
-        """Return where the steps end, the value there, and the largest slope that leads nowhere out of its range."""
+        """Return where the steps end, the value there, and the largest slope that leads nowhere out
+        of its range."""
         x = np.where(free, np.clip(x, low, high), x)
         alone = free & ((ties is None) | (np.arange(len(x)) >= P))
-        # A parameter of the search moves one logarithm, or those that a column of `ties` holds together.
+        # A parameter of the search moves one logarithm, or those that a column of `ties` holds
+        # together.
         moves, bounds = np.eye(len(x))[:, alone], np.array([low - x, high - x])[:, alone]
         if ties is not None:
-            reach = np.full((2, ties.shape[1]), 0.5 * (options.range[1] - options.range[0])) * [[-1.0], [1.0]]
+            reach = np.full((2, ties.shape[1]), 0.5 * (options.range[1] - options.range[0])) * [
+                [-1.0],
+                [1.0],
+            ]
             together = np.vstack([ties, np.zeros((len(x) - P, ties.shape[1]))])
             moves, bounds = np.hstack([moves, together]), np.hstack([bounds, reach])
 
@@ -479,10 +519,11 @@ def search_ridge(
 def learn_from_some(
     stack: MatrixStack, targets: RidgeTargets, rows: Indices, options: RidgeOptions, **known: Any
 ) -> RidgeLearned:
-    """Learn weights from some samples, whose numbers ascend, then the ridge, and the machine, from all of them.
+    """Learn weights from some samples, whose numbers ascend, then the ridge, and the machine, from
+    all of them.
 
-    What is known is given as to `learn_ridge`. The `stationarity` is the larger one of the largest slope on the samples
-    that weights are learned from and of the slope in the ridge on all samples.
+    What is known is given as to `learn_ridge`. The `stationarity` is the larger one of the largest
+    slope on the samples that weights are learned from and of the slope in the ridge on all samples.
     """
     some, targets_of_some = stack.take(rows, stored=True), targets.take(rows)
     is_given = known.get("alpha") is not None
@@ -503,20 +544,28 @@ def learn_from_some(
     return replace(learned, **vars(problem.with_prior(learned.logs(), machine)))
 
 
-def _place_of_start(start: RidgeLearned | RidgeStart | None, n_kernels: int, options: RidgeOptions) -> RidgeStart:
+def _place_of_start(
+    start: RidgeLearned | RidgeStart | None, n_kernels: int, options: RidgeOptions
+) -> RidgeStart:
     """Return the start that is given, that of the fit that is given, or that of the options."""
     if isinstance(start, RidgeStart):
         return start
     if isinstance(start, RidgeLearned):
         return start.first
-    return RidgeStart(1.0 / n_kernels, float(np.exp(options.first_alpha)), float(np.exp(options.first_scale)))
+    return RidgeStart(
+        1.0 / n_kernels, float(np.exp(options.first_alpha)), float(np.exp(options.first_scale))
+    )
 
 
-def _learn_start(problem: RidgeProblem, alpha: float | None, weights: Array | None) -> RidgeStart | None:
-    """Return ridge and scale of at most a third of the samples, whose systems cost a 27th, with equal weights.
+def _learn_start(
+    problem: RidgeProblem, alpha: float | None, weights: Array | None
+) -> RidgeStart | None:
+    """Return ridge and scale of at most a third of the samples, whose systems cost a 27th, with
+    equal weights.
 
-    The weights of the third lead to higher criteria of all samples on some data. It is None of few samples, where
-    systems are no matrices, where widths are learned or the ridge is given, and where one start is all that is tried.
+    The weights of the third lead to higher criteria of all samples on some data. It is None of few
+    samples, where systems are no matrices, where widths are learned or the ridge is given, and
+    where one start is all that is tried.
     """
     form, targets, options = problem.form, problem.targets, problem.options
     if options.n_init == 1 or alpha is not None or not isinstance(form, MatrixForm) or form.widths:
@@ -537,7 +586,8 @@ def make_ridge_problem(
     widths: Mapping[int, RadialWidths],
     options: RidgeOptions,
 ) -> RidgeProblem:
-    """Return the criterion in features, if the stack has them, in a form of the stack's own, or else in matrices."""
+    """Return the criterion in features, if the stack has them, in a form of the stack's own, or
+    else in matrices."""
     if not stack.can_be_factorised:
         return problem_by_products(stack, targets, options)
     if not isinstance(stack, FeatureStack):
@@ -552,8 +602,11 @@ def make_ridge_problem(
 
 
 @singledispatch
-def problem_by_products(stack: GramStack, targets: RidgeTargets, options: RidgeOptions) -> RidgeProblem:
-    """Return the criterion for kernels that are known by products alone; a family registers that of its stack."""
+def problem_by_products(
+    stack: GramStack, targets: RidgeTargets, options: RidgeOptions
+) -> RidgeProblem:
+    """Return the criterion for kernels that are known by products alone; a family registers that of
+    its stack."""
     raise NotImplementedError(f"{type(stack).__name__} has no criterion of least squares.")
 
 
@@ -568,8 +621,11 @@ def matrix_problem(
     return RidgeProblem(form, targets, options, widths=widths)
 
 
-def feature_problem(stack: FeatureStack, targets: RidgeTargets, options: RidgeOptions) -> RidgeProblem:
-    """Return the criterion in features; the leave-one-out errors of some samples, or groups, stand for all."""
+def feature_problem(
+    stack: FeatureStack, targets: RidgeTargets, options: RidgeOptions
+) -> RidgeProblem:
+    """Return the criterion in features; the leave-one-out errors of some samples, or groups, stand
+    for all."""
     if options.criterion == "evidence":
         form = FeatureForm.of_targets(stack, targets.weight, targets.Y, targets.groups)
         return RidgeProblem(form, targets, options)
@@ -579,21 +635,30 @@ def feature_problem(stack: FeatureStack, targets: RidgeTargets, options: RidgeOp
     else:
         most_rows = min(stack.n_samples, options.left_out_rows)
         numbers = choose_groups(
-            targets.content_order, targets.groups, most_rows, options.left_out_groups, targets.labels
+            targets.content_order,
+            targets.groups,
+            most_rows,
+            options.left_out_groups,
+            targets.labels,
         )
         groups = [targets.groups[number] for number in numbers]
         rows, row_groups = np.concatenate(groups), consecutive(groups)
-    form = FeatureForm.of_targets(stack, targets.weight, targets.Y, targets.groups, rows, row_groups)
+    form = FeatureForm.of_targets(
+        stack, targets.weight, targets.Y, targets.groups, rows, row_groups
+    )
     labels = None if targets.labels is None else targets.labels[rows]
     judged = RidgeTargets(targets.Y[rows], targets.weight[rows], labels)
     return RidgeProblem(form, targets, options, judged)
 
 
-# The ridge of all samples at the weights of some ----------------------------------------------------------------------
+# The ridge of all samples at the weights of some --------------------------------------------------
 
 
-def ridge_slope(problem: RidgeProblem, point: RidgePoint, system: MatrixLeastSquares) -> tuple[float, float]:
-    """Return the slope of the criterion in log α at given weights, and the scale a that minimises it there.
+def ridge_slope(
+    problem: RidgeProblem, point: RidgePoint, system: MatrixLeastSquares
+) -> tuple[float, float]:
+    """Return the slope of the criterion in log α at given weights, and the scale a that minimises
+    it there.
 
     Parameters
     ----------
@@ -616,7 +681,9 @@ def ridge_slope(problem: RidgeProblem, point: RidgePoint, system: MatrixLeastSqu
     return float(ridge @ diagonal), scale
 
 
-def ridge_curvature(problem: RidgeProblem, point: RidgePoint, apart: float = CURVATURE_STEP) -> float:
+def ridge_curvature(
+    problem: RidgeProblem, point: RidgePoint, apart: float = CURVATURE_STEP
+) -> float:
     """Return the second derivative of the criterion in log α by the difference of two slopes."""
     form = problem.form
     assert isinstance(form, MatrixForm)
@@ -627,10 +694,14 @@ def ridge_curvature(problem: RidgeProblem, point: RidgePoint, apart: float = CUR
     return (slopes[1] - slopes[0]) / (2.0 * apart)
 
 
-def relearn_ridge(problem: RidgeProblem, point: RidgePoint, curvature: float) -> tuple[RidgePoint, RidgeMachine, float]:
-    """Return given weights with the ridge of these samples, the machine, and the slope that is left in log α.
+def relearn_ridge(
+    problem: RidgeProblem, point: RidgePoint, curvature: float
+) -> tuple[RidgePoint, RidgeMachine, float]:
+    """Return given weights with the ridge of these samples, the machine, and the slope that is left
+    in log α.
 
-    Every step takes a factorisation, and ends where the slope is at most `RidgeOptions.tol` per sample.
+    Every step takes a factorisation, and ends where the slope is at most `RidgeOptions.tol` per
+    sample.
 
     Parameters
     ----------
@@ -645,7 +716,8 @@ def relearn_ridge(problem: RidgeProblem, point: RidgePoint, curvature: float) ->
     assert isinstance(form, MatrixForm)
     K, _ = form.combine(point)
     offset, weight = centre(K), targets.weight
-    # Single precision shows the slope where rounding is far below the ridge; graphics processors gain nothing.
+    # Single precision shows the slope where rounding is far below the ridge; graphics processors
+    # gain nothing.
     least_ridge_of_single = np.inf
     if backend_of(K).name == "numpy":
         least_ridge_of_single = SINGLE_PRECISION_FROM * float(np.linalg.norm(K))
@@ -674,8 +746,8 @@ def relearn_ridge(problem: RidgeProblem, point: RidgePoint, curvature: float) ->
 class LevelSearch:
     """Looks for a minimum of a function of one variable by its slopes.
 
-    Steps are those of Newton with the secant of the last two slopes. They are at most two long, and bisect where they
-    would leave the interval that is known to hold a minimum.
+    Steps are those of Newton with the secant of the last two slopes. They are at most two long, and
+    bisect where they would leave the interval that is known to hold a minimum.
 
     Parameters
     ----------
@@ -694,7 +766,8 @@ class LevelSearch:
         self.lower, self.upper = -np.inf, np.inf
 
     def record(self, point: float, slope: float) -> float:
-        """Take note of the slope at a point, and return what of it does not lead out of the range."""
+        """Take note of the slope at a point, and return what of it does not lead out of the
+        range."""
         moved = point - self.point
         if np.isfinite(moved) and moved != 0:
             self.curvature = (slope - self.slope) / moved
@@ -714,7 +787,9 @@ class LevelSearch:
         """Return where the slope is to be looked at next."""
         step = -self.longest_step * float(np.sign(self.slope))
         if self.curvature > 0:
-            step = float(np.clip(-self.slope / self.curvature, -self.longest_step, self.longest_step))
+            step = float(
+                np.clip(-self.slope / self.curvature, -self.longest_step, self.longest_step)
+            )
         following = self.point + step
         if not self.lower < following < self.upper:
             following = 0.5 * (self.lower + self.upper)
@@ -722,7 +797,8 @@ class LevelSearch:
 
 
 class RidgeForm(Protocol):
-    """Kernels and targets in the form in which a criterion is computed: matrices, features, or products alone."""
+    """Kernels and targets in the form in which a criterion is computed: matrices, features, or
+    products alone."""
 
     @property
     def stack(self) -> Any:
@@ -739,7 +815,8 @@ class RidgeForm(Protocol):
 
 
 class RidgeProblem:
-    """The criterion with its priors, as a function of the logarithms of weights, ridge, scale and widths.
+    """The criterion with its priors, as a function of the logarithms of weights, ridge, scale and
+    widths.
 
     Parameters
     ----------
@@ -771,7 +848,8 @@ class RidgeProblem:
         self.widths, self.least_ridge = dict(widths or {}), options.least_ridge * targets.Y.shape[0]
 
     def loss_of(self, targets: RidgeTargets) -> Loss | None:
-        """Return what the criterion makes of residuals of samples left out; None for the evidence."""
+        """Return what the criterion makes of residuals of samples left out; None for the
+        evidence."""
         return None if self.options.criterion == "evidence" else targets.loss
 
     def judge(self, point: RidgePoint) -> Judged:
@@ -807,7 +885,8 @@ class RidgeProblem:
         return replace(machine, value=machine.value + self.prior(x)[0])
 
     def at_mode_of_prior(self, x: Array, free: Mask) -> Array:
-        """Return x with the logarithms of weights, ridge and scale that are free at their largest prior."""
+        """Return x with the logarithms of weights, ridge and scale that are free at their largest
+        prior."""
         P = self.n_kernels
         mode = x.copy()
         mode[: P + 2] = [*np.full(P, -np.log(P)), self.options.alpha_mean, 0.0]
@@ -819,7 +898,9 @@ class RidgeProblem:
         with np.errstate(invalid="ignore"):
             off = np.where(np.isfinite(x[:P]), x[:P] + np.log(P), 0.0)
         apart = np.concatenate([off, [x[P] - o.alpha_mean, x[P + 1]]])
-        strength = np.concatenate([np.full(P, o.weight_prior), [o.alpha_prior, o.scale_prior * self.has_scale]])
+        strength = np.concatenate(
+            [np.full(P, o.weight_prior), [o.alpha_prior, o.scale_prior * self.has_scale]]
+        )
         value, pull = float(strength @ apart**2), [2.0 * strength * apart]
         log_widths_of_kernels = self.read(x).log_widths if self.widths else {}
         for m, log_widths in log_widths_of_kernels.items():

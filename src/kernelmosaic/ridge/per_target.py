@@ -1,18 +1,23 @@
 """Weights and ridge of every target by its own leave-one-out error or evidence.
 
-Only the ratios γ = η/α of weights and ridge count. One factorisation of Σ_m γ_m K_m + diag(1/w), a candidate, and one
-product with all targets give the criterion of every target. The candidates are few, and shared by all targets:
+Only the ratios γ = η/α of weights and ridge count. One factorisation of Σ_m γ_m K_m + diag(1/w), a
+candidate, and one product with all targets give the criterion of every target. The candidates are
+few, and shared by all targets:
 
-1. a design: shares of the kernels drawn from the simplex, with its corners, times sums of γ over several decades;
+1. a design: shares of the kernels drawn from the simplex, with its corners, times sums of γ over
+   several decades;
 2. the criterion of each target between the candidates is interpolated, by kriging;
-3. how frequent which γ are among all targets is learned by EM on many interpolated points, since single targets are
-   noisy: this is the prior from which, with its own criterion, every target has a posterior mean;
-4. the posterior means are gathered into groups, whose centres are the next candidates; from 2, a few times;
-5. those of the last round are tried for the targets of their group alone, each of which then goes on to its own
-   posterior mean where its criterion, interpolated from the centre, is lower still. Its machine is found by a few
-   conjugate gradients, which the factorised centre preconditions.
+3. how frequent which γ are among all targets is learned by EM on many interpolated points, since
+   single targets are noisy: this is the prior from which, with its own criterion, every target has
+   a posterior mean;
+4. the posterior means are gathered into groups, whose centres are the next candidates; from 2, a
+   few times;
+5. those of the last round are tried for the targets of their group alone, each of which then goes
+   on to its own posterior mean where its criterion, interpolated from the centre, is lower still.
+   Its machine is found by a few conjugate gradients, which the factorised centre preconditions.
 
-Every target keeps the least criterion, so that none does worse than with the best of the candidates tried for it.
+Every target keeps the least criterion, so that none does worse than with the best of the candidates
+tried for it.
 """
 
 from __future__ import annotations
@@ -27,7 +32,15 @@ import numpy as np
 from scipy.cluster.vq import kmeans2, vq
 
 from kernelmosaic._typing import AnyArray, Array, ArrayOrTensor, DType, Indices, Mask
-from kernelmosaic.backend import NUMPY, Backend, backend_of, default_budget, is_tensor, row_strips, to_host
+from kernelmosaic.backend import (
+    NUMPY,
+    Backend,
+    backend_of,
+    default_budget,
+    is_tensor,
+    row_strips,
+    to_host,
+)
 from kernelmosaic.gram.feature_stack import FeatureStack
 from kernelmosaic.gram.linear_algebra import conjugate_gradients
 from kernelmosaic.gram.options import BlockOptions
@@ -36,33 +49,39 @@ from kernelmosaic.learning.problem import progress
 from kernelmosaic.ridge.learning import RidgeOptions, centre_and_unit
 from kernelmosaic.solvers.least_squares import FeatureForm, Groups, LeastSquares, MatrixForm
 
-#: Most Σ_m γ_m tr K_m: the ridge is at least this share of n times the weights, as `RidgeOptions.least_ridge` has it.
+#: Most Σ_m γ_m tr K_m: the ridge is at least this share of n times the weights, as
+#: `RidgeOptions.least_ridge` has it.
 MOST_RATIO = 1.0 / RidgeOptions.least_ridge
 #: Most of a target, in standard deviations, that the linear system of its own ratios may leave.
 MOST_RESIDUAL = 1e-3
-#: Most steps of conjugate gradients for a target of its own: the factorised centre of its group is a close inverse.
+#: Most steps of conjugate gradients for a target of its own: the factorised centre of its group is
+#: a close inverse.
 REFINE_STEPS = 50
-#: Power of the rounding of the targets at which these steps end, relative to their start: 2e-12 in double precision,
-#: 6e-6 in single precision.
+#: Power of the rounding of the targets at which these steps end, relative to their start: 2e-12 in
+#: double precision, 6e-6 in single precision.
 REFINE_POWER = 0.75
 #: Least tr(YᵀAY), in roundings of the squared size of the targets: below, no digit of it is known.
 LEAST_FIT_ROUNDINGS = 10.0
 #: Least squared error of a target whose logarithm is taken: of constant targets it is zero.
 LEAST_ERROR = 1e-30
-#: Parts in which coefficients in single precision are computed in double, so that the copies take little room.
+#: Parts in which coefficients in single precision are computed in double, so that the copies take
+#: little room.
 EXACT_PARTS = 8
-#: Bytes of a batch of targets on the host and on a device, where `TargetOptions.batch_bytes` is None.
+#: Bytes of a batch of targets on the host and on a device, where `TargetOptions.batch_bytes` is
+#: None.
 HOST_BATCH_BYTES, DEVICE_BATCH_BYTES = 2**25, 2**28
 #: Targets whose posterior means are computed at once.
 MEANS_AT_ONCE = 1000
-#: Added to the diagonal of the covariance of kriging, of unit variance, whose eigenvalues fall below rounding.
+#: Added to the diagonal of the covariance of kriging, of unit variance, whose eigenvalues fall
+#: below rounding.
 KRIGING_NUGGET = 1e-6
-#: Nats above the least value within which errors of interpolation count, and their largest square, in nats².
+#: Nats above the least value within which errors of interpolation count, and their largest square,
+#: in nats².
 KRIGING_RANGE, KRIGING_CAP = 10.0, 400.0
 #: Candidates for each kernel from which the trend of kriging may have squares.
 CANDIDATES_FOR_SQUARES = 4
-#: Steps of EM from which on frequencies hardly change, and the least frequency or likelihood that is not zero:
-#: arithmetic of numbers near the smallest is slow.
+#: Steps of EM from which on frequencies hardly change, and the least frequency or likelihood that
+#: is not zero: arithmetic of numbers near the smallest is slow.
 EM_STEPS, LEAST_FREQUENCY = 50, 1e-20
 #: Steps of k-means.
 KMEANS_STEPS = 20
@@ -81,25 +100,29 @@ class TargetOptions:
     Attributes
     ----------
     sizes : tuple of int
-        Candidates of the design, and of every round after it, of which the last is for groups of targets; of a round
-        never more than targets. Without any, the candidates that are given are the only ones.
+        Candidates of the design, and of every round after it, of which the last is for groups of
+        targets; of a round never more than targets. Without any, the candidates that are given are
+        the only ones.
     operations : float
         Every target is a group of its own where so many are enough: n³ of each.
     sums : tuple of float
         Least and largest Σ_m γ_m of the design, for kernels of mean diagonal one.
     concentration : float
-        Of the Dirichlet distribution from which shares are drawn: below one most have a few large ones.
+        Of the Dirichlet distribution from which shares are drawn: below one most have a few large
+        ones.
     points : int
         Points at which the criterion is interpolated.
     spread : float
-        Standard deviation of these around candidates, in log(1 + γ/γ₀); half as much again in the first round.
+        Standard deviation of these around candidates, in log(1 + γ/γ₀); half as much again in the
+        first round.
     zeros : float
         Share of their weights that is set to zero.
     fitted_to, learned_from, grouped : int
-        Most targets that the interpolation is fitted to, that the prior is learned from, and that are gathered into
-        groups.
+        Most targets that the interpolation is fitted to, that the prior is learned from, and that
+        are gathered into groups.
     batch_bytes : int or None
-        Of the targets that are worked on at once; None means 32 MiB on the host and 256 MiB on a device.
+        Of the targets that are worked on at once; None means 32 MiB on the host and 256 MiB on a
+        device.
     kept_bytes : float or None
         Up to which size, with their coefficients, they are kept in memory; None means what is free.
     verbose : bool
@@ -123,7 +146,9 @@ class TargetOptions:
     @classmethod
     def of(cls, n_candidates: int) -> TargetOptions:
         """Return the rounds of about so many candidates."""
-        return cls(sizes=tuple(max(5, round(n_candidates * one / sum(cls.sizes))) for one in cls.sizes))
+        return cls(
+            sizes=tuple(max(5, round(n_candidates * one / sum(cls.sizes))) for one in cls.sizes)
+        )
 
 
 DEFAULTS = TargetOptions()
@@ -184,7 +209,8 @@ def learn_target_weights(
     stack : MatrixStack or FeatureStack
         The kernels.
     Y : array or tensor of shape (n, T)
-        Targets, of which parts are read; where there is room, they are kept once where the kernels are.
+        Targets, of which parts are read; where there is room, they are kept once where the kernels
+        are.
     weight : ndarray of shape (n,)
         Of the samples.
     rng : RandomState
@@ -241,13 +267,16 @@ def learn_target_weights(
     return search.learned(0.0 if between is None else between.left_over())
 
 
-def join_targets(parts: list[tuple[Indices, Indices, TargetsLearned]], shape: tuple[int, ...]) -> TargetsLearned:
+def join_targets(
+    parts: list[tuple[Indices, Indices, TargetsLearned]], shape: tuple[int, ...]
+) -> TargetsLearned:
     """Return what was learned of groups of targets as of all of them.
 
     Parameters
     ----------
     parts : list of (ndarray, ndarray, TargetsLearned)
-        The samples of every group, its targets, and what was learned of these. Other samples have coefficients of zero.
+        The samples of every group, its targets, and what was learned of these. Other samples have
+        coefficients of zero.
     shape : (n, T)
         Numbers of all samples and of all targets.
     """
@@ -277,11 +306,12 @@ def join_targets(parts: list[tuple[Indices, Indices, TargetsLearned]], shape: tu
     )
 
 
-# Targets in batches ---------------------------------------------------------------------------------------------------
+# Targets in batches -------------------------------------------------------------------------------
 
 
 class TargetBatches:
-    """Standardised targets in batches: kept where the kernels are if there is room, else read again.
+    """Standardised targets in batches: kept where the kernels are if there is room, else read
+    again.
 
     Parameters
     ----------
@@ -306,16 +336,22 @@ class TargetBatches:
         The batches, if they are kept.
     """
 
-    def __init__(self, Y: ArrayOrTensor, weight: Array, backend: Backend, options: TargetOptions) -> None:
+    def __init__(
+        self, Y: ArrayOrTensor, weight: Array, backend: Backend, options: TargetOptions
+    ) -> None:
         self.Y, self.weight, self.backend = Y, weight, backend
         n, T = Y.shape
         self.means, self.units = np.empty(T), np.empty(T)
-        self.dtype: DType = np.dtype(np.float32 if backend_of(Y).dtype(Y) == np.float32 else np.float64)
+        self.dtype: DType = np.dtype(
+            np.float32 if backend_of(Y).dtype(Y) == np.float32 else np.float64
+        )
         most = options.batch_bytes or (HOST_BATCH_BYTES if backend is NUMPY else DEVICE_BATCH_BYTES)
         self.batches = list(row_strips(T, most // (self.dtype.itemsize * n)))
         # Beside the targets there are their coefficients.
         room = default_budget(backend) if options.kept_bytes is None else options.kept_bytes
-        self.kept: list[ArrayOrTensor] | None = [] if 3 * n * T * self.dtype.itemsize <= room else None
+        self.kept: list[ArrayOrTensor] | None = (
+            [] if 3 * n * T * self.dtype.itemsize <= room else None
+        )
         for part in self.batches:
             placed = _placed(Y[:, part], backend)
             self.means[part], self.units[part] = centre_and_unit(placed, weight)
@@ -338,21 +374,25 @@ def _placed(Y: ArrayOrTensor, backend: Backend) -> ArrayOrTensor:
     """Return targets in double precision where products are formed."""
     if backend is NUMPY:
         return backend.asarray(to_host(Y))
-    # Torch warns of memory that is not to be written to. What travels to a device has the precision that was given.
+    # Torch warns of memory that is not to be written to. What travels to a device has the precision
+    # that was given.
     return backend.astype(backend.asarray(Y if is_tensor(Y) else np.array(Y), None), np.float64)
 
 
-# What a candidate is judged by ----------------------------------------------------------------------------------------
+# What a candidate is judged by --------------------------------------------------------------------
 
 
 class _Candidates:
-    """The criterion of all targets at every candidate so far, and for each target the machine of the best.
+    """The criterion of all targets at every candidate so far, and for each target the machine of
+    the best.
 
-    `units` are of every kernel the γ that gives it a mean diagonal of one, and `knees` that at which its eigenvalues
-    exceed one: tr K / ‖K‖², one over their mean, each counted by its size.
+    `units` are of every kernel the γ that gives it a mean diagonal of one, and `knees` that at
+    which its eigenvalues exceed one: tr K / ‖K‖², one over their mean, each counted by its size.
     """
 
-    def __init__(self, form: MatrixForm | FeatureForm, targets: TargetBatches, criterion: str, groups: Groups) -> None:
+    def __init__(
+        self, form: MatrixForm | FeatureForm, targets: TargetBatches, criterion: str, groups: Groups
+    ) -> None:
         self.form, self.targets, self.criterion, self.groups = form, targets, criterion, groups
         n, T = targets.Y.shape
         self.gammas: list[Array] = []
@@ -367,7 +407,9 @@ class _Candidates:
         self.moved = np.zeros(T, dtype=bool)
         # Coefficients stay beside the targets.
         place = targets.backend if targets.kept is not None else NUMPY
-        self.beta = [place.zeros((n, part.stop - part.start), targets.dtype) for part in targets.batches]
+        self.beta = [
+            place.zeros((n, part.stop - part.start), targets.dtype) for part in targets.batches
+        ]
 
     def add(self, gamma: Array) -> None:
         """Judge a candidate for all targets."""
@@ -375,7 +417,8 @@ class _Candidates:
         self.found.append(self._judge(self.form.at(self.gammas[-1]), np.arange(len(self.best))))
 
     def refine(self, between: _Interpolated, z: Array, members: Indices) -> None:
-        """Judge the centre of a group of targets for these, and their own posterior means from there."""
+        """Judge the centre of a group of targets for these, and their own posterior means from
+        there."""
         self.gammas.append(between.ratios(z[members].mean(axis=0, keepdims=True))[0])
         system, own = self.form.at(self.gammas[-1]), between.ratios(z[members])
         centre, known = self._judge(system, members), np.array([x[:, members] for x in self.found])
@@ -386,32 +429,46 @@ class _Candidates:
         better = np.flatnonzero(found[0] < self.best[members] - missed)
         targets, backend = self.targets, self.targets.backend
         at = members[better]
-        accuracy = BlockOptions(cg_steps=REFINE_STEPS, cg_tol=float(np.finfo(targets.dtype).eps) ** REFINE_POWER)
+        accuracy = BlockOptions(
+            cg_steps=REFINE_STEPS, cg_tol=float(np.finfo(targets.dtype).eps) ** REFINE_POWER
+        )
         for k, some, Y in self._parts(at):
-            times = partial(self.form.products, gammas=backend.asarray(own[better[some]].T, targets.dtype))
+            times = partial(
+                self.form.products, gammas=backend.asarray(own[better[some]].T, targets.dtype)
+            )
             # A maps constants to zero, and a matrix near M⁻¹ does not.
-            beta = conjugate_gradients(times, lambda r: system.times(r) + r.mean(0), Y, accuracy, sums=True)
+            beta = conjugate_gradients(
+                times, lambda r: system.times(r) + r.mean(0), Y, accuracy, sums=True
+            )
             missed = Y - times(beta)
             constants = missed.mean(0)
             missed = missed - constants
-            # Targets have unit variance. Those whose system the steps leave unsolved stay with their last machine.
+            # Targets have unit variance. Those whose system the steps leave unsolved stay with
+            # their last machine.
             residuals = backend.to_numpy((missed * missed).mean(0)) ** 0.5
             solved = np.flatnonzero(residuals <= MOST_RESIDUAL)
             if len(solved) == 0:
                 continue
             numbers, columns = at[some][solved], backend.index(solved)
-            self._keep(k, numbers, found[:, better[some]][:, solved], beta[:, columns], constants[columns])
+            self._keep(
+                k, numbers, found[:, better[some]][:, solved], beta[:, columns], constants[columns]
+            )
             self.ratios[numbers], self.moved[numbers] = own[better[some]][solved], True
 
     def _judge(self, system: LeastSquares, numbers: Indices) -> Array:
-        """Keep the machines of the last candidate where they are best; return criteria and log errors, (2, targets)."""
+        """Keep the machines of the last candidate where they are best; return criteria and log
+        errors, (2, targets)."""
         targets, backend, n = self.targets, self.targets.backend, len(self.targets.weight)
         constants = backend.asarray(system.constants, targets.dtype)
         share = backend.asarray(targets.weight / targets.weight.sum(), targets.dtype)
         found = np.empty((2, len(numbers)))
         for k, some, Y in self._parts(numbers):
             beta = system.times(Y)
-            found[1, some] = _log(backend.to_numpy(share @ system.residuals(beta, self.groups) ** 2).astype(np.float64))
+            found[1, some] = _log(
+                backend.to_numpy(share @ system.residuals(beta, self.groups) ** 2).astype(
+                    np.float64
+                )
+            )
             found[0, some] = 0.5 * targets.weight.sum() * found[1, some]
             if self.criterion == "evidence":
                 # Of YᵀAY no digits are left where it is below the rounding of the targets' squares.
@@ -430,10 +487,13 @@ class _Candidates:
                 self.ratios[at] = self.gammas[-1]
         return found
 
-    def _exact_coefficients(self, system: LeastSquares, Y: ArrayOrTensor, columns: Indices) -> ArrayOrTensor:
+    def _exact_coefficients(
+        self, system: LeastSquares, Y: ArrayOrTensor, columns: Indices
+    ) -> ArrayOrTensor:
         """Return A Y of some columns, multiplied in double precision, in single precision.
 
-        A Y is a small difference of large numbers, of which products in single precision keep too few digits.
+        A Y is a small difference of large numbers, of which products in single precision keep too
+        few digits.
         """
         backend = self.targets.backend
         beta = backend.zeros((len(Y), len(columns)), self.targets.dtype)
@@ -451,7 +511,9 @@ class _Candidates:
             elif some.stop > some.start:
                 yield k, some, Y[:, self.targets.backend.index(numbers[some] - part.start)]
 
-    def _keep(self, k: int, at: Indices, found: Array, beta: ArrayOrTensor, constants: ArrayOrTensor) -> None:
+    def _keep(
+        self, k: int, at: Indices, found: Array, beta: ArrayOrTensor, constants: ArrayOrTensor
+    ) -> None:
         """Keep machines of some targets of a batch."""
         place, own = self.targets.backend, backend_of(self.beta[k])
         # What rounding leaves of their sum, large kernels would show.
@@ -466,7 +528,8 @@ class _Candidates:
         return np.asarray(np.array([one[0, targets] for one in self.found]) - self.best[targets])
 
     def learned(self, left_over: float) -> TargetsLearned:
-        """Return what suits every target best, in the units of the targets; the search is over then."""
+        """Return what suits every target best, in the units of the targets; the search is over
+        then."""
         means, units = self.targets.means, self.targets.units
         beta = np.empty(self.targets.Y.shape, self.targets.dtype)
         for part in reversed(self.targets.batches):  # every batch is freed once it is copied
@@ -487,15 +550,17 @@ class _Candidates:
 
 
 def _log(values: Array) -> Array:
-    """Return logarithms; of a constant target, whose residuals are zero, a number that is the same for all."""
+    """Return logarithms; of a constant target, whose residuals are zero, a number that is the same
+    for all."""
     return np.asarray(np.log(np.maximum(values, LEAST_ERROR)))
 
 
-# Where to try next ----------------------------------------------------------------------------------------------------
+# Where to try next --------------------------------------------------------------------------------
 
 
 def _design(units: Array, count: int, rng: np.random.RandomState, options: TargetOptions) -> Array:
-    """Return γ that cover the simplex, with its centre and corners, and decades of their sum in strata."""
+    """Return γ that cover the simplex, with its centre and corners, and decades of their sum in
+    strata."""
     n_kernels = len(units)
     fixed = np.concatenate([np.full((1, n_kernels), 1.0 / n_kernels), np.eye(n_kernels)])[:count]
     drawn = rng.dirichlet(np.full(n_kernels, options.concentration), size=count - len(fixed))
@@ -507,18 +572,20 @@ def _design(units: Array, count: int, rng: np.random.RandomState, options: Targe
 def _rounded(gammas: Array) -> Array:
     """Return γ to four digits, enough for every criterion.
 
-    The covariance of kriging is nearly singular, and what rounding leaves of further digits would grow from round to
-    round: the same samples in another order, or on another machine, would have other weights.
+    The covariance of kriging is nearly singular, and what rounding leaves of further digits would
+    grow from round to round: the same samples in another order, or on another machine, would have
+    other weights.
     """
     digits, exponents = np.frexp(gammas)
     return np.asarray(np.ldexp(np.round(2.0**14 * digits), exponents - 14))
 
 
 class Kriging:
-    """Interpolates functions that are known at the same points, by weights that are the same for all of them.
+    """Interpolates functions that are known at the same points, by weights that are the same for
+    all of them.
 
-    The covariance is Matérn's of 5/2, around a trend that is linear, or has the squares, too, in z = log(1 + γ/γ₀) or
-    z = γ/(γ + γ₀), scaled.
+    The covariance is Matérn's of 5/2, around a trend that is linear, or has the squares, too, in z
+    = log(1 + γ/γ₀) or z = γ/(γ + γ₀), scaled.
 
     Parameters
     ----------
@@ -534,8 +601,16 @@ class Kriging:
         Of the covariance, in mean standard deviations of z.
     """
 
-    def __init__(self, gammas: Array, knees: Array, bounded: bool, squares: bool, length: float) -> None:
-        self.knees, self.bounded, self.squares, self.length, self.scale = knees, bounded, squares, length, 1.0
+    def __init__(
+        self, gammas: Array, knees: Array, bounded: bool, squares: bool, length: float
+    ) -> None:
+        self.knees, self.bounded, self.squares, self.length, self.scale = (
+            knees,
+            bounded,
+            squares,
+            length,
+            1.0,
+        )
         z = self._read(gammas)
         self.scale = float(z.std(axis=0).mean()) or 1.0
         self.z, self.centre = z / self.scale, z.mean(axis=0) / self.scale
@@ -545,11 +620,15 @@ class Kriging:
         self.by_covariance = inverse - inverse @ H @ self.by_trend
 
     def errors(self, values: Array) -> Array:
-        """Return what every value, of shape (S, functions), differs from its interpolation by all others."""
-        return np.asarray(self.by_covariance @ values / self.by_covariance.diagonal()[:, np.newaxis])
+        """Return what every value, of shape (S, functions), differs from its interpolation by all
+        others."""
+        return np.asarray(
+            self.by_covariance @ values / self.by_covariance.diagonal()[:, np.newaxis]
+        )
 
     def weights(self, gammas: Array) -> Array:
-        """Return what values at the points count for interpolations at others, of shape (others, S)."""
+        """Return what values at the points count for interpolations at others, of shape (others,
+        S)."""
         z = self._read(gammas)
         return np.asarray(self._covariance(z) @ self.by_covariance + self._trend(z) @ self.by_trend)
 
@@ -564,11 +643,14 @@ class Kriging:
 
     def _trend(self, z: Array) -> Array:
         off = z - self.centre
-        return np.column_stack([np.ones(len(z)), off, off**2] if self.squares else [np.ones(len(z)), off])
+        return np.column_stack(
+            [np.ones(len(z)), off, off**2] if self.squares else [np.ones(len(z)), off]
+        )
 
 
 def fit_kriging(gammas: Array, values: Array, knees: Array) -> Kriging:
-    """Return the interpolation with the least errors where values are within ten nats of their least."""
+    """Return the interpolation with the least errors where values are within ten nats of their
+    least."""
     near = values - values.min(axis=0) < KRIGING_RANGE
 
     def misses(one: Kriging) -> float:
@@ -586,7 +668,8 @@ def fit_kriging(gammas: Array, values: Array, knees: Array) -> Kriging:
 
 
 def learn_frequencies(values: Array, steps: int = EM_STEPS) -> Array:
-    """Return how frequent points are among targets, by EM, for criteria in nats of shape (points, targets)."""
+    """Return how frequent points are among targets, by EM, for criteria in nats of shape (points,
+    targets)."""
     likelihoods = np.exp(values.min(axis=0) - values)
     likelihoods[likelihoods < LEAST_FREQUENCY] = 0.0
     found = np.full(len(values), 1.0 / len(values))
@@ -602,14 +685,16 @@ def find_centres(z: Array, count: int, rng: np.random.RandomState) -> Array:
         return z
     # A group without points keeps its centre.
     with warnings.catch_warnings(action="ignore", category=UserWarning):
-        return np.asarray(kmeans2(z, z[rng.permutation(len(z))[:count]], KMEANS_STEPS, minit="matrix")[0])
+        return np.asarray(
+            kmeans2(z, z[rng.permutation(len(z))[:count]], KMEANS_STEPS, minit="matrix")[0]
+        )
 
 
 class _Interpolated:
     """The criterion at points between the candidates, and how frequent they are among targets.
 
-    The points are drawn around the candidates that suit targets and, if they are to be `everywhere`, as the design is
-    drawn, too.
+    The points are drawn around the candidates that suit targets and, if they are to be
+    `everywhere`, as the design is drawn, too.
 
     Attributes
     ----------
@@ -628,25 +713,41 @@ class _Interpolated:
     """
 
     def __init__(
-        self, search: _Candidates, rng: np.random.RandomState, options: TargetOptions, everywhere: bool
+        self,
+        search: _Candidates,
+        rng: np.random.RandomState,
+        options: TargetOptions,
+        everywhere: bool,
     ) -> None:
-        self.search, self.knees, gammas = search, POINT_KNEES * search.knees, np.array(search.gammas)
+        self.search, self.knees, gammas = (
+            search,
+            POINT_KNEES * search.knees,
+            np.array(search.gammas),
+        )
         self.some = rng.permutation(len(search.best))[: options.learned_from]
         known = search.above_best(self.some)
         self.kriging = fit_kriging(gammas, known[:, : options.fitted_to], search.knees)
         frequent = learn_frequencies(known)
         at = rng.choice(len(gammas), options.points, p=frequent / frequent.sum())
         spread = options.spread * (FIRST_SPREAD if everywhere else 1.0)
-        z = np.maximum(np.log1p(gammas[at] / self.knees) + spread * rng.normal(size=gammas[at].shape), 0.0)
+        z = np.maximum(
+            np.log1p(gammas[at] / self.knees) + spread * rng.normal(size=gammas[at].shape), 0.0
+        )
         z[rng.uniform(size=z.shape) < options.zeros] = 0.0
         if everywhere:
-            z = np.concatenate([z, np.log1p(_design(search.units, options.points // 2, rng, options) / self.knees)])
+            z = np.concatenate(
+                [z, np.log1p(_design(search.units, options.points // 2, rng, options) / self.knees)]
+            )
         self.z, self.weights = z, self.kriging.weights(self.knees * np.expm1(z))
         values = self.weights @ known
-        self.frequencies, self.lowest = learn_frequencies(values), values.min(axis=0) + search.best[self.some]
+        self.frequencies, self.lowest = (
+            learn_frequencies(values),
+            values.min(axis=0) + search.best[self.some],
+        )
 
     def left_over(self) -> float:
-        """Return by how much the criterion is below that of the best candidate somewhere, on average over targets."""
+        """Return by how much the criterion is below that of the best candidate somewhere, on
+        average over targets."""
         return float(np.maximum(self.search.best[self.some] - self.lowest, 0.0).mean())
 
     def means(self, targets: Indices) -> Array:
@@ -667,7 +768,8 @@ class _Interpolated:
         found = self.knees * np.expm1(z)
         # Without any kernel there are no shares.
         found[found.sum(axis=1) <= 0.0] = LEAST_RATIO * self.knees
-        # Beyond, as targets without noise would have it, the rounding of linear systems shows in predictions.
+        # Beyond, as targets without noise would have it, the rounding of linear systems shows in
+        # predictions.
         sizes = found @ self.search.traces
         found *= np.minimum(1.0, MOST_RATIO / sizes)[:, np.newaxis]
         return _rounded(found)

@@ -19,13 +19,15 @@ from kernelmosaic.row_order import content_order, on_grid
 
 
 def loo_weights(task: Task, data: TrainingSet, y: Any) -> Array | None:
-    """Return the weights of least squares, of sum one; None for a task that least squares does not serve."""
+    """Return the weights of least squares, of sum one; None for a task that least squares does not
+    serve."""
     targets = targets_of(task, y, data.weight)
     return None if targets is None else weights_for(targets, data)
 
 
 def weights_for(targets: RidgeTargets, data: TrainingSet) -> Array:
-    """Return the weights of sum one that least squares learns, once for the same targets of a training set."""
+    """Return the weights of sum one that least squares learns, once for the same targets of a
+    training set."""
     key = ("loo", str(content_hash([targets.Y, targets.weight])))
     if key not in data.weights_of_rules:
         if not is_streamed(data.samples):

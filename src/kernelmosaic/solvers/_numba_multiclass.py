@@ -1,7 +1,8 @@
-"""The compiled loops of the multi-class solver. Imported only when a program is solved: Numba is slow to import.
+"""The compiled loops of the multi-class solver. Imported only when a program is solved: Numba is
+slow to import.
 
-As in `_numba_smo`, a compiled function holds its parts, and what NumPy does as well is left to it: a sort in compiled
-code takes longer to compile than the solver itself.
+As in `_numba_smo`, a compiled function holds its parts, and what NumPy does as well is left to it:
+a sort in compiled code takes longer to compile than the solver itself.
 """
 
 from __future__ import annotations
@@ -17,11 +18,15 @@ Box = tuple[AnyArray, Vector, Vector]
 
 
 @njit(inline="always")
-def solve_sample(slopes: Vector, curvature: Vector, label: int, C: float, own_upper: float, out: Vector) -> None:
-    """Maximise Σ_c slopes_c β_c − ½ curvature_c β_c² where Σβ = 0, −C ≤ β_c ≤ 0 and 0 ≤ β_label ≤ own_upper.
+def solve_sample(
+    slopes: Vector, curvature: Vector, label: int, C: float, own_upper: float, out: Vector
+) -> None:
+    """Maximise Σ_c slopes_c β_c − ½ curvature_c β_c² where Σβ = 0, −C ≤ β_c ≤ 0 and 0 ≤ β_label ≤
+    own_upper.
 
-    β_c is a clipped linear function of the multiplier ζ of Σβ = 0, and the sum falls in ζ: Newton's method finds the
-    set of free classes, bracketed so that it cannot run astray, and on that set the multiplier is in closed form.
+    β_c is a clipped linear function of the multiplier ζ of Σβ = 0, and the sum falls in ζ: Newton's
+    method finds the set of free classes, bracketed so that it cannot run astray, and on that set
+    the multiplier is in closed form.
     """
     k = slopes.shape[0]
     low, high, stiffest = slopes[0], slopes[0], curvature[0]
@@ -60,9 +65,11 @@ def solve_sample(slopes: Vector, curvature: Vector, label: int, C: float, own_up
 
 @njit(inline="always")
 def _balance(out: Vector, curvature: Vector, label: int, C: float, own_upper: float) -> None:
-    """Make the coefficients sum to zero: the rest, rounding of a nearly vanishing diagonal, goes where it fits.
+    """Make the coefficients sum to zero: the rest, rounding of a nearly vanishing diagonal, goes
+    where it fits.
 
-    It goes to free classes first: one that left its bound by a rounding error would look as if it had much to gain.
+    It goes to free classes first: one that left its bound by a rounding error would look as if it
+    had much to gain.
     """
     k = out.shape[0]
     rest = 0.0
@@ -91,7 +98,9 @@ def _balance(out: Vector, curvature: Vector, label: int, C: float, own_upper: fl
 
 
 @njit(inline="always")
-def _violation(beta: Vector, residual: AnyArray, i: int, label: int, C: float, own_upper: float) -> float:
+def _violation(
+    beta: Vector, residual: AnyArray, i: int, label: int, C: float, own_upper: float
+) -> float:
     rise, fall = -np.inf, np.inf
     # A coefficient this near to its bound is at its bound, up to rounding.
     near = 1e-12 * C
@@ -108,7 +117,8 @@ def _violation(beta: Vector, residual: AnyArray, i: int, label: int, C: float, o
 
 
 def violations(beta: AnyArray, residual: AnyArray, box: Box) -> Vector:
-    """Return the slope of each sample's steepest exchange between two classes; 0 where it is optimal."""
+    """Return the slope of each sample's steepest exchange between two classes; 0 where it is
+    optimal."""
     out = np.empty(beta.shape[0])
     _fill_violations(beta, residual, box, out)
     return out
@@ -132,10 +142,12 @@ def _maximise_samples(
     threshold: float,
     room: AnyArray,
 ) -> int:
-    """Solve the samples of the order that violate optimality by more than the threshold, one after the other.
+    """Solve the samples of the order that violate optimality by more than the threshold, one after
+    the other.
 
-    K has shape (1, n, n) where the classes share their kernel, else (classes, n, n); `shift` is added to every entry.
-    `room`, of shape (3, classes), is for the classes of one sample. Returns the number of steps.
+    K has shape (1, n, n) where the classes share their kernel, else (classes, n, n); `shift` is
+    added to every entry. `room`, of shape (3, classes), is for the classes of one sample. Returns
+    the number of steps.
     """
     labels, sample_C, own_upper = box
     slopes, curvature, new = room[0], room[1], room[2]
@@ -149,7 +161,8 @@ def _maximise_samples(
         for c in range(k):
             curvature[c] = K[c % K.shape[0], i, i] + shift
             largest = curvature[c] if curvature[c] > largest else largest
-        # The diagonal of a class whose kernels have no weight is raised to a share of the sample's largest.
+        # The diagonal of a class whose kernels have no weight is raised to a share of the sample's
+        # largest.
         least = max(1e-8 * largest, 1e-300) if largest > 0.0 else 1e-8
         for c in range(k):
             curvature[c] = curvature[c] if curvature[c] > least else least
@@ -170,13 +183,20 @@ def _maximise_samples(
 
 
 def maximise_in_rounds(
-    K: AnyArray, shift: float, box: Box, beta: AnyArray, residual: AnyArray, most: int, enough: float
+    K: AnyArray,
+    shift: float,
+    box: Box,
+    beta: AnyArray,
+    residual: AnyArray,
+    most: int,
+    enough: float,
 ) -> int:
-    """Visit the samples with much to gain until it is little, the others not at all, then look at all again.
+    """Visit the samples with much to gain until it is little, the others not at all, then look at
+    all again.
 
-    A round's samples violate optimality by more than half of the largest violation; they are visited at most five
-    times. Rounds go on until `most` steps are taken, or until no violation is above `enough`. Returns the number of
-    steps, zero if no sample has anything to gain.
+    A round's samples violate optimality by more than half of the largest violation; they are
+    visited at most five times. Rounds go on until `most` steps are taken, or until no violation is
+    above `enough`. Returns the number of steps, zero if no sample has anything to gain.
     """
     room = np.empty((3, beta.shape[1]))
     taken = 0
@@ -199,7 +219,7 @@ def maximise_in_rounds(
     return taken
 
 
-# Blocks of symmetric matrices, lower halves only ----------------------------------------------------------------------
+# Blocks of symmetric matrices, lower halves only --------------------------------------------------
 
 
 @njit(cache=True, nogil=True)

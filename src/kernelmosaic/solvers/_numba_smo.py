@@ -1,15 +1,18 @@
-"""The compiled loops of the SMO solver. Imported only when a program is solved: Numba is slow to import.
+"""The compiled loops of the SMO solver. Imported only when a program is solved: Numba is slow to
+import.
 
-The loops over samples are written so that they vectorise. Which coefficients may still move is kept as a shift of
-their slope (plus or minus infinity for those that may not). Maxima are taken over the bits of non-negative doubles,
-which order as integers do: LLVM vectorises integer maxima but not those of floating-point numbers. Where a maximum lies
-is looked up only in its strip.
+The loops over samples are written so that they vectorise. Which coefficients may still move is kept
+as a shift of their slope (plus or minus infinity for those that may not). Maxima are taken over the
+bits of non-negative doubles, which order as integers do: LLVM vectorises integer maxima but not
+those of floating-point numbers. Where a maximum lies is looked up only in its strip.
 
-Compiling takes seconds where Numba's cache is empty, so each loop is one compiled function with its parts written into
-it (``inline="always"``): a part with a function of its own would be compiled twice, alone and within its caller, and
-linked to the one or the other copy, which round differently, as the cache is cold or warm. The caller allocates and
-fills the arrays: what Numba puts in the place of `np.diag` or `min` is compiled anew for every function. Parts of the
-loop over pairs are given arrays, not the tuple of them: to take one out of it counts its references, at every step.
+Compiling takes seconds where Numba's cache is empty, so each loop is one compiled function with its
+parts written into it (``inline="always"``): a part with a function of its own would be compiled
+twice, alone and within its caller, and linked to the one or the other copy, which round
+differently, as the cache is cold or warm. The caller allocates and fills the arrays: what Numba
+puts in the place of `np.diag` or `min` is compiled anew for every function. Parts of the loop over
+pairs are given arrays, not the tuple of them: to take one out of it counts its references, at every
+step.
 """
 
 from __future__ import annotations
@@ -62,7 +65,8 @@ def _partner(
     keys: Vector,
     bits: NDArray[np.int64],
 ) -> int:
-    """Return the sample whose fall, paired with the steepest rise, gains most to second order; −1 if none gains."""
+    """Return the sample whose fall, paired with the steepest rise, gains most to second order; −1
+    if none gains."""
     n = residual.shape[0]
     best = 0
     where = -1
@@ -99,7 +103,8 @@ def _subtract_two(
     keys: Vector,
     bits: NDArray[np.int64],
 ) -> int:
-    """residual −= change_i K_i + change_j K_j; return where the strip with the steepest rise starts.
+    """residual −= change_i K_i + change_j K_j; return where the strip with the steepest rise
+    starts.
 
     Rises to at most the floor do not count; −1 if there is no other.
     """
@@ -124,7 +129,8 @@ def _subtract_two(
 
 @njit(inline="always")
 def _place(at: Movable, k: int, new: float) -> float:
-    """Give one coefficient its new value and return the change; the kernel's part of the residual is left to do."""
+    """Give one coefficient its new value and return the change; the kernel's part of the residual
+    is left to do."""
     epsilon = at.epsilon
     change: float = new - at.beta[k]
     at.beta[k] = new
@@ -138,7 +144,13 @@ def _place(at: Movable, k: int, new: float) -> float:
 @njit(cache=True, nogil=True)
 def maximise_pairs(K: AnyArray, at: Movable, tolerance: float, max_steps: int) -> int:
     """As `smo.maximise_pairs`."""
-    beta, residual, rising, falling, diagonal = at.beta, at.residual, at.rising, at.falling, at.diagonal
+    beta, residual, rising, falling, diagonal = (
+        at.beta,
+        at.residual,
+        at.rising,
+        at.falling,
+        at.diagonal,
+    )
     keys, bits = at.keys, at.bits
     n = beta.shape[0]
     start, stop = 0, n
@@ -174,7 +186,8 @@ def maximise_pairs(K: AnyArray, at: Movable, tolerance: float, max_steps: int) -
 
 @njit(inline="always")
 def _best_single(at: Movable) -> tuple[int, float, float]:
-    """Return the sample that gains most by moving alone (−1 if none gains), its full step, and the steepest slope."""
+    """Return the sample that gains most by moving alone (−1 if none gains), its full step, and the
+    steepest slope."""
     violation = 0.0
     best = 0.0
     where = -1
@@ -218,7 +231,8 @@ def maximise_singles(K: AnyArray, at: Movable, tolerance: float, max_steps: int)
 
 @njit(cache=True, nogil=True, fastmath=_MATH)
 def subtract_rows(K: AnyArray, rows: Indices, changes: Vector, residual: Vector) -> None:
-    """residual −= Σ changes[r] K[rows[r]], four rows per pass over a strip that stays in the first-level cache."""
+    """residual −= Σ changes[r] K[rows[r]], four rows per pass over a strip that stays in the
+    first-level cache."""
     n = residual.shape[0]
     fours = rows.shape[0] - rows.shape[0] % 4
     strip = 2048
@@ -227,7 +241,12 @@ def subtract_rows(K: AnyArray, rows: Indices, changes: Vector, residual: Vector)
         part = residual[start:stop]
         for r in range(0, fours, 4):
             a, b, c, d = K[rows[r]], K[rows[r + 1]], K[rows[r + 2]], K[rows[r + 3]]
-            first, second, third, fourth = a[start:stop], b[start:stop], c[start:stop], d[start:stop]
+            first, second, third, fourth = (
+                a[start:stop],
+                b[start:stop],
+                c[start:stop],
+                d[start:stop],
+            )
             w, x, y, z = changes[r], changes[r + 1], changes[r + 2], changes[r + 3]
             for k in range(stop - start):
                 part[k] -= (w * first[k] + x * second[k]) + (y * third[k] + z * fourth[k])

@@ -1,4 +1,5 @@
-"""Conic programs by Clarabel, those with few variables and large matrices by a barrier, and linear ones by HiGHS."""
+"""Conic programs by Clarabel, those with few variables and large matrices by a barrier, and linear
+ones by HiGHS."""
 
 from __future__ import annotations
 
@@ -61,9 +62,11 @@ class ConicProgram:
     _blocks: list[tuple[str, Any, Vector]] = field(default_factory=list)
 
     def require(self, cone: str, A: ArrayOrTensor, b: Vector) -> int:
-        """Ask that b − Ax lie in the cone and return the number of the block; A may be dense or sparse.
+        """Ask that b − Ax lie in the cone and return the number of the block; A may be dense or
+        sparse.
 
-        Cones: "zero", "nonnegative", "second order" (first entry the largest) and "semidefinite" (`pack_symmetric`).
+        Cones: "zero", "nonnegative", "second order" (first entry the largest) and "semidefinite"
+        (`pack_symmetric`).
         """
         self._blocks.append((cone, sparse.csc_matrix(A), np.asarray(b, dtype=np.float64)))
         return len(self._blocks) - 1
@@ -73,12 +76,16 @@ class ConicProgram:
         try:
             import clarabel
         except ImportError:
-            raise ImportError('Conic programs need Clarabel: pip install "kernelmosaic[conic]".') from None
+            raise ImportError(
+                'Conic programs need Clarabel: pip install "kernelmosaic[conic]".'
+            ) from None
         settings = clarabel.DefaultSettings()
         settings.verbose = False
         settings.max_iter = max_iter
         settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = tol
-        cones = [getattr(clarabel, _CONES[cone])(_order(cone, len(b))) for cone, _, b in self._blocks]
+        cones = [
+            getattr(clarabel, _CONES[cone])(_order(cone, len(b))) for cone, _, b in self._blocks
+        ]
         A = sparse.vstack([A for _, A, _ in self._blocks], format="csc")
         b = np.concatenate([b for _, _, b in self._blocks])
         P = sparse.diags(self.quadratic, format="csc")
@@ -91,7 +98,8 @@ class ConicProgram:
 
 
 def pack_symmetric(M: AnyArray) -> Vector:
-    """Return the upper triangles of symmetric matrices, column by column, so that dot products stay what they were.
+    """Return the upper triangles of symmetric matrices, column by column, so that dot products stay
+    what they were.
 
     `M` has shape (..., n, n), the result (..., n (n + 1) / 2).
     """
@@ -113,12 +121,13 @@ def _order(cone: str, length: int) -> int:
     return round((np.sqrt(8.0 * length + 1.0) - 1.0) / 2.0) if cone == "semidefinite" else length
 
 
-# A barrier for few variables and large matrices: what grows with n² is only multiplied --------------------------------
+# A barrier for few variables and large matrices: what grows with n² is only multiplied ------------
 
 
 @dataclass(frozen=True)
 class MatrixInequality:
-    """constant + Σ_i s_i matrices_i + Σ_j t_j e e' ⪰ 0, where t_j stands at one place of the diagonal.
+    """constant + Σ_i s_i matrices_i + Σ_j t_j e e' ⪰ 0, where t_j stands at one place of the
+    diagonal.
 
     Attributes
     ----------
@@ -150,7 +159,8 @@ class BarrierSolution:
     s, t : ndarray
         The variables.
     multipliers : list of ndarray
-        The dual matrices, one an inequality; identities where not even the start is inside to rounding.
+        The dual matrices, one an inequality; identities where not even the start is inside to
+        rounding.
     gap : float
         How far the objective may be from the optimum; infinite where not even the start is inside.
     n_iter : int
@@ -167,10 +177,12 @@ class BarrierSolution:
 def solve_matrix_inequalities(
     linear: Vector, inequalities: list[MatrixInequality], s: Vector, t: Vector, tol: float = 1e-8
 ) -> BarrierSolution:
-    """Minimise ⟨linear, (s, t)⟩ over s ≥ 0, Σ s = 1 and t with every inequality, from a point strictly inside.
+    """Minimise ⟨linear, (s, t)⟩ over s ≥ 0, Σ s = 1 and t with every inequality, from a point
+    strictly inside.
 
-    Each Newton step multiplies every matrix by one inverse; nothing of the size of a packed matrix is factorised. Where
-    rounding hides the curvature, the path ends at the last point whose curvature is known.
+    Each Newton step multiplies every matrix by one inverse; nothing of the size of a packed matrix
+    is factorised. Where rounding hides the curvature, the path ends at the last point whose
+    curvature is known.
 
     Parameters
     ----------
@@ -194,17 +206,28 @@ def solve_matrix_inequalities(
         n_iter += 1
         slopes, newton = steepness * linear, _newton(steepness * linear, inequalities, here.x, P)
         decrement = np.inf if newton is None else newton[1]
-        if newton is None or decrement <= 1e-2:  # rounding hides the curvature, or this is the centre
+        if (
+            newton is None or decrement <= 1e-2
+        ):  # rounding hides the curvature, or this is the centre
             return None
         return lambda size: _barrier(slopes, inequalities, here.x + size * newton[0], P), -decrement
 
     while True:
-        # The first point inside may hug the boundary, from where the next steps are tiny: shorten as long as it pays.
-        x = descend(_barrier(steepness * linear, inequalities, x, P), line, Trials(40, least=0.5, shrink=True), 100).x
+        # The first point inside may hug the boundary, from where the next steps are tiny: shorten
+        # as long as it pays.
+        x = descend(
+            _barrier(steepness * linear, inequalities, x, P),
+            line,
+            Trials(40, least=0.5, shrink=True),
+            100,
+        ).x
         gap = order / steepness
-        # A thousand steps are about ten times what the hardest problems take that rounding does not hide.
+        # A thousand steps are about ten times what the hardest problems take that rounding does not
+        # hide.
         if gap <= tol * float(np.abs(linear) @ np.abs(x)) or decrement > 1.0 or n_iter >= 1000:
-            inverses = [Cholesky(one.value(x[:P], x[P:]), most=0.0).inverse() for one in inequalities]
+            inverses = [
+                Cholesky(one.value(x[:P], x[P:]), most=0.0).inverse() for one in inequalities
+            ]
             return BarrierSolution(x[:P], x[P:], [F / steepness for F in inverses], gap, n_iter)
         steepness *= 3.0
 
@@ -216,8 +239,11 @@ class _Inside(NamedTuple):
     x: Vector
 
 
-def _newton(linear: Vector, inequalities: list[MatrixInequality], x: Vector, P: int) -> tuple[Vector, float] | None:
-    """Return the step that keeps Σ s, and its decrement squared; None where rounding hides the curvature."""
+def _newton(
+    linear: Vector, inequalities: list[MatrixInequality], x: Vector, P: int
+) -> tuple[Vector, float] | None:
+    """Return the step that keeps Σ s, and its decrement squared; None where rounding hides the
+    curvature."""
     # The slope and the Hessian of the objective − Σ log det − Σ log s.
     slope, H = linear.copy(), np.zeros((len(x), len(x)))
     slope[:P] -= 1.0 / x[:P]
@@ -257,7 +283,7 @@ def _barrier(linear: Vector, inequalities: list[MatrixInequality], x: Vector, P:
     return _Inside(value, x)
 
 
-# Cutting planes over the simplex -------------------------------------------------------------------------------------
+# Cutting planes over the simplex ------------------------------------------------------------------
 
 
 def solve_master(constants: Vector, slopes: Array) -> tuple[Vector, float, Vector]:
@@ -294,7 +320,8 @@ def solve_master(constants: Vector, slopes: Array) -> tuple[Vector, float, Vecto
     if found.x is None:
         raise RuntimeError(f"HiGHS could not solve the master problem: {found.message}")
     theta = np.maximum(found.x[:-1], 0.0)
-    # Any mixture of the planes bounds the minimum from below, so the multipliers need not be exact for it to hold.
+    # Any mixture of the planes bounds the minimum from below, so the multipliers need not be exact
+    # for it to hold.
     shares = np.maximum(-found.ineqlin.marginals, 0.0)
     shares = shares / shares.sum() if shares.sum() > 0 else np.full(cuts, 1.0 / cuts)
     return theta / theta.sum(), float(shares @ constants - (shares @ slopes).max()), shares

@@ -1,4 +1,5 @@
-"""Newton steps on the coefficients strictly inside their bounds, where pairwise steps only creep."""
+"""Newton steps on the coefficients strictly inside their bounds, where pairwise steps only
+creep."""
 
 from __future__ import annotations
 
@@ -13,7 +14,12 @@ from scipy.linalg.lapack import dpstrf
 from kernelmosaic._typing import AnyArray, Array, ArrayOrTensor, Mask, RowIndex
 from kernelmosaic.backend import backend_of
 from kernelmosaic.gram.gram import Gram
-from kernelmosaic.gram.linear_algebra import Cholesky, conjugate_gradients, keep_sum, rounding_jitter
+from kernelmosaic.gram.linear_algebra import (
+    Cholesky,
+    conjugate_gradients,
+    keep_sum,
+    rounding_jitter,
+)
 from kernelmosaic.gram.options import BLOCKS
 from kernelmosaic.solvers.program import Vector
 
@@ -39,12 +45,15 @@ class Form(ABC):
         """Leave out the samples that a mask does not hold."""
 
     def direction(self, slope: ArrayOrTensor, sums: bool) -> ArrayOrTensor:
-        """Return the step to the maximum over the samples, their sum kept if there is one to keep."""
+        """Return the step to the maximum over the samples, their sum kept if there is one to
+        keep."""
         xp = backend_of(slope).xp
         x, ones = self.solve(xp.stack([slope, xp.ones_like(slope)], axis=1)).T
         if sums:
             x = keep_sum(x, ones)
-            x = x - x.mean()  # along a flat direction both terms are huge, and what they leave rounds badly
+            x = (
+                x - x.mean()
+            )  # along a flat direction both terms are huge, and what they leave rounds badly
         return x
 
 
@@ -61,9 +70,9 @@ def newton_on_free(
 ) -> tuple[Any, int]:
     """Return better coefficients of the free samples, and the Newton steps taken.
 
-    A step goes along the Newton direction to its end or to the first bound. A coefficient that met a bound stays there,
-    and the others go on from where they are while the budget lasts. Blocks without full rank are flat in some
-    directions, which pairwise steps would follow for ever.
+    A step goes along the Newton direction to its end or to the first bound. A coefficient that met
+    a bound stays there, and the others go on from where they are while the budget lasts. Blocks
+    without full rank are flat in some directions, which pairwise steps would follow for ever.
 
     Parameters
     ----------
@@ -78,7 +87,8 @@ def newton_on_free(
     budget : float
         What all directions after the first may cost.
     cut_backs : int
-        So many of the first steps may cut the whole direction back to the box instead, which meets many bounds at once.
+        So many of the first steps may cut the whole direction back to the box instead, which meets
+        many bounds at once.
     worth : float
         A step that gains less than this share of the first is the last.
     """
@@ -99,7 +109,9 @@ def newton_on_free(
             if not steep > 0:
                 continue
             size = steep / bend if bend > 0 else 1.0
-            size = size if size < 0.999 else 1.0  # so near to one by rounding alone: the step is whole
+            size = (
+                size if size < 0.999 else 1.0
+            )  # so near to one by rounding alone: the step is whole
             gain = size * steep - 0.5 * size**2 * bend
             if gain > best_gain:
                 # A whole step ends on its bounds exactly.
@@ -111,7 +123,9 @@ def newton_on_free(
         if best_gain <= worth * first or bool(stays.all()) or budget < form.cost:
             break
         budget -= form.cost
-        beta, slope, lower, upper, inside = (one[stays] for one in (best, left, lower, upper, inside))
+        beta, slope, lower, upper, inside = (
+            one[stays] for one in (best, left, lower, upper, inside)
+        )
         form.keep(stays)
     return new, steps
 
@@ -126,7 +140,8 @@ def _first_bound(direction: ArrayOrTensor, beta: Any, lower: Any, upper: Any) ->
 
 
 def _cut_back(end: ArrayOrTensor, beta: Any, lower: Any, upper: Any, sums: bool) -> ArrayOrTensor:
-    """Return the point of the box, with the same sum if there is one to keep, nearest to the direction's end."""
+    """Return the point of the box, with the same sum if there is one to keep, nearest to the
+    direction's end."""
     backend = backend_of(beta)
     if not sums:
         return backend.xp.clip(end, lower, upper)
@@ -140,7 +155,8 @@ def _nearest_of_same_sum(end: ArrayOrTensor, beta: Any, lower: Any, upper: Any) 
     """Return the point of the box nearest to `end` whose sum is that of β."""
     xp, total = backend_of(end).xp, float(beta.sum())
     size = float(xp.abs(beta).sum())  # which sums are rounded by, also where they are zero
-    # Moved down by the largest rise, no coefficient exceeds its old value, so that the sum is met in between.
+    # Moved down by the largest rise, no coefficient exceeds its old value, so that the sum is met
+    # in between.
     low, high = float((end - beta).min()), float((end - beta).max())
     shift = min(max(0.0, low), high)
     for _ in range(60):
@@ -148,7 +164,8 @@ def _nearest_of_same_sum(end: ArrayOrTensor, beta: Any, lower: Any, upper: Any) 
         inside = (nearest > lower) & (nearest < upper)
         excess, count = float(nearest.sum()) - total, int(inside.sum())
         low, high = (shift, high) if excess > 0 else (low, shift)
-        # The sum is linear in the shift from bound to bound: Newton's step, or half the way where it leads out.
+        # The sum is linear in the shift from bound to bound: Newton's step, or half the way where
+        # it leads out.
         best = shift + excess / count if count else np.inf
         if abs(best - shift) <= 1e-15 * (abs(shift) + size) or not low < high:
             break
@@ -156,7 +173,7 @@ def _nearest_of_same_sum(end: ArrayOrTensor, beta: Any, lower: Any, upper: Any) 
     return nearest + inside * ((total - float(nearest.sum())) / max(count, 1))
 
 
-# Blocks of this process, whose budget is in flops --------------------------------------------------------------------
+# Blocks of this process, whose budget is in flops -------------------------------------------------
 
 
 def block_form(K: AnyArray, ridge: Vector) -> Form:
@@ -166,7 +183,9 @@ def block_form(K: AnyArray, ridge: Vector) -> Form:
     noise = max(max(1e-10, float(np.finfo(K.dtype).eps) * n) * np.trace(A) / n, 1e-12)
     triangle, pivots, rank, _ = dpstrf(A, tol=noise, lower=1)
     if rank**2 > InverseForm.flops_per_entry * n:
-        with suppress(np.linalg.LinAlgError):  # if A is less definite than was promised, the factor takes what is
+        with suppress(
+            np.linalg.LinAlgError
+        ):  # if A is less definite than was promised, the factor takes what is
             return InverseForm(A + np.diag(ridge + noise))
     L = np.empty((n, rank))
     L[pivots - 1] = np.tril(triangle)[:, :rank]
@@ -196,7 +215,8 @@ class LowRankForm(Form):
 
 
 class InverseForm(Form):
-    """A quadratic form with its factor and, once samples are left out, its inverse, which follows that."""
+    """A quadratic form with its factor and, once samples are left out, its inverse, which follows
+    that."""
 
     #: What updating an entry of an inverse costs in time, as flops of a factorisation.
     flops_per_entry = 80
@@ -239,11 +259,12 @@ class InverseForm(Form):
         return np.asarray((matrix @ padded)[self.kept])
 
 
-# Kernels of any form, whose budget is in steps ------------------------------------------------------------------------
+# Kernels of any form, whose budget is in steps ----------------------------------------------------
 
 
 class GramForm(Form):
-    """K + diag ρ by the kernel's own products: factorised if it is stored and small enough, else iterated on.
+    """K + diag ρ by the kernel's own products: factorised if it is stored and small enough, else
+    iterated on.
 
     Parameters
     ----------
@@ -252,7 +273,8 @@ class GramForm(Form):
     ridge : array of shape (n_free,)
         Their ρ.
     factorised : int
-        A stored block of up to this many samples is factorised, any other takes conjugate-gradient steps.
+        A stored block of up to this many samples is factorised, any other takes conjugate-gradient
+        steps.
     """
 
     cost = 1.0
@@ -272,14 +294,18 @@ class GramForm(Form):
         if K is not None and len(K) <= self.factorised:
             jitter = rounding_jitter(self.A.dtype, K.diagonal() + self.ridge)
             with suppress(np.linalg.LinAlgError):
-                self.factor = Cholesky(K, self.ridge + jitter, 0.01, self.A.backend.dtype(self.ridge))
+                self.factor = Cholesky(
+                    K, self.ridge + jitter, 0.01, self.A.backend.dtype(self.ridge)
+                )
                 return super().direction(slope, sums)
         # About the direction by conjugate gradients, to a few digits.
         diagonal = (self.A.backend.asarray(self.A.diagonal()) + self.ridge)[:, None]
         added = self.ridge[:, None] + rounding_jitter(self.A.dtype, diagonal)
         times = lambda p: self.A.products(p) + added * p  # noqa: E731
         options = BLOCKS[self.A.backend.name]
-        return conjugate_gradients(times, lambda r: r / diagonal, slope[:, None], options, sums)[:, 0]
+        return conjugate_gradients(times, lambda r: r / diagonal, slope[:, None], options, sums)[
+            :, 0
+        ]
 
     def solve(self, right: ArrayOrTensor) -> ArrayOrTensor:
         return self.factor.solve(right)

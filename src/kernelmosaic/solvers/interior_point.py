@@ -1,8 +1,9 @@
-"""Primal–dual interior points: for kernels in factors, K = Z Zᵀ, without forming K, and for few samples in classes.
+"""Primal–dual interior points: for kernels in factors, K = Z Zᵀ, without forming K, and for few
+samples in classes.
 
-Of several classes, every coefficient is kept strictly inside its bounds by a barrier, which adds to the diagonals of
-the classes' kernels; a step solves one system per class, and one more for the multipliers of the samples' and the
-classes' sums.
+Of several classes, every coefficient is kept strictly inside its bounds by a barrier, which adds to
+the diagonals of the classes' kernels; a step solves one system per class, and one more for the
+multipliers of the samples' and the classes' sums.
 """
 
 from __future__ import annotations
@@ -21,7 +22,15 @@ from kernelmosaic.gram.factored import FactoredGram
 from kernelmosaic.gram.gram import ClassGram
 from kernelmosaic.gram.linear_algebra import Cholesky
 from kernelmosaic.solvers.multiclass_newton import class_products, factorise, invert
-from kernelmosaic.solvers.program import Matrix, MulticlassProgram, Program, Solution, Vector, assess, relative_gap
+from kernelmosaic.solvers.program import (
+    Matrix,
+    MulticlassProgram,
+    Program,
+    Solution,
+    Vector,
+    assess,
+    relative_gap,
+)
 
 #: How far towards the nearest bound a step goes.
 SHORT = 0.995
@@ -36,7 +45,8 @@ class PathEnd:
     beta : ndarray of shape (n,)
         Coefficients strictly within their bounds.
     at_lower, at_upper : ndarray of shape (n,)
-        Whether the path leads to the sample's lower or upper bound; with a tube, to zero where both are set.
+        Whether the path leads to the sample's lower or upper bound; with a tube, to zero where both
+        are set.
     n_iter : int
         Newton matrices factorised.
     """
@@ -48,7 +58,8 @@ class PathEnd:
 
 
 def longest_step(*pairs: tuple[Any, Any]) -> float:
-    """Return how far along their changes positive numbers stay positive, for pairs of numbers and changes."""
+    """Return how far along their changes positive numbers stay positive, for pairs of numbers and
+    changes."""
     steps = []
     for room, change in pairs:
         xp, shrinks = backend_of(room).xp, change < 0
@@ -57,12 +68,14 @@ def longest_step(*pairs: tuple[Any, Any]) -> float:
 
 
 def centring(mu: float, ahead: float) -> float:
-    """Return the product to aim at, by Mehrotra's rule: from the mean product, and that after the predictor's step."""
+    """Return the product to aim at, by Mehrotra's rule: from the mean product, and that after the
+    predictor's step."""
     return mu * (ahead / mu) ** 3 if mu > 0 else 0.0
 
 
 class Bounds:
-    """Distances of variables to their lower and to their upper bounds, and the multipliers of both, on a first axis.
+    """Distances of variables to their lower and to their upper bounds, and the multipliers of both,
+    on a first axis.
 
     Parameters
     ----------
@@ -74,7 +87,13 @@ class Bounds:
 
     def __init__(self, room: ArrayOrTensor, force: ArrayOrTensor, has: ArrayOrTensor) -> None:
         backend = backend_of(room)
-        self.room, self.force, self.has, self.xp, self.count = room, force, has, backend.xp, int(has.sum())
+        self.room, self.force, self.has, self.xp, self.count = (
+            room,
+            force,
+            has,
+            backend.xp,
+            int(has.sum()),
+        )
         # A variable that grows leaves its lower bound and nears its upper one.
         self.side = backend.asarray(np.array([1.0, -1.0]).reshape(2, *[1] * (room.ndim - 1)))
 
@@ -99,7 +118,8 @@ class Bounds:
         return self.only((self.room + size * self.side * dx) * (self.force + size * change))
 
     def aimed(self, aim: float, dx: ArrayOrTensor, change: ArrayOrTensor) -> ArrayOrTensor:
-        """Return the right-hand sides for products of one size, less what a predictor's step adds in second order."""
+        """Return the right-hand sides for products of one size, less what a predictor's step adds
+        in second order."""
         return self.only(aim - self.products() - self.side * dx * change)
 
     def longest_step(self, dx: ArrayOrTensor, change: ArrayOrTensor) -> float:
@@ -110,19 +130,21 @@ class Bounds:
 class CentralPath:
     """Mehrotra's predictor and corrector along the central path.
 
-    The Newton system of the n coefficients is a diagonal plus ZZᵀ. Eliminating the diagonal leaves one of D + 1
-    unknowns, the change of w = Zᵀβ and of the intercept, whose matrix is I + [Z, 1]ᵀΘ[Z, 1] with a diagonal Θ: a pass
-    over the rows forms it, and nothing else costs more than a product with a vector.
+    The Newton system of the n coefficients is a diagonal plus ZZᵀ. Eliminating the diagonal leaves
+    one of D + 1 unknowns, the change of w = Zᵀβ and of the intercept, whose matrix is I + [Z,
+    1]ᵀΘ[Z, 1] with a diagonal Θ: a pass over the rows forms it, and nothing else costs more than a
+    product with a vector.
 
-    The iterate holds variables x between bounds, their multipliers, the intercept b, and Kβ. Without a tube x is β.
-    With one, β = x₀ − x₁ is split into two parts that are not negative, each paying ε. Arrays have shape (parts, n).
-    They are where the kernel's factors are, since a step is little but arithmetic on them.
+    The iterate holds variables x between bounds, their multipliers, the intercept b, and Kβ.
+    Without a tube x is β. With one, β = x₀ − x₁ is split into two parts that are not negative, each
+    paying ε. Arrays have shape (parts, n). They are where the kernel's factors are, since a step is
+    little but arithmetic on them.
 
     References
     ----------
-    Fine and Scheinberg (2001), "Efficient SVM training using low-rank kernel representations"; Mehrotra (1992), "On the
-    implementation of a primal-dual interior point method"; Gondzio (1996), "Multiple centrality corrections in a
-    primal-dual method for linear programming".
+    Fine and Scheinberg (2001), "Efficient SVM training using low-rank kernel representations";
+    Mehrotra (1992), "On the implementation of a primal-dual interior point method"; Gondzio (1996),
+    "Multiple centrality corrections in a primal-dual method for linear programming".
     """
 
     def __init__(self, gram: FactoredGram, program: Program) -> None:
@@ -133,7 +155,8 @@ class CentralPath:
         lower = np.zeros_like(upper) if split else p.lower[np.newaxis]
         cost, moves = p.epsilon - sign * p.target, upper > lower
         has = moves & np.isfinite(np.stack([lower, upper]))
-        # A point well between the bounds, with multipliers that match the slopes and keep all products of one size.
+        # A point well between the bounds, with multipliers that match the slopes and keep all
+        # products of one size.
         start = middle(_mean_diagonal(gram), p, lower, upper, has)
         x = np.where(moves, start, np.where(np.isfinite(lower), lower, 0.0))
         x = x if p.total is None else of_total(p.total, x, sign, lower, upper)
@@ -143,15 +166,22 @@ class CentralPath:
         room = np.where(has, side * (x - np.stack([lower, upper])), 1.0)
         slope = p.ridge * x + sign * (values + self.intercept) + cost
         nearest, bounded = np.where(has, room, np.inf).min(axis=0), has.any(axis=0)
-        mu = max(float(np.mean(np.abs(slope[bounded]) * nearest[bounded])) if bounded.any() else 0.0, 1e-12)
+        mu = max(
+            float(np.mean(np.abs(slope[bounded]) * nearest[bounded])) if bounded.any() else 0.0,
+            1e-12,
+        )
         force = np.where(has, np.maximum(side * slope, 0.0) + mu / room, 0.0)
         place = partial(gram.backend.asarray, dtype=None)
-        self.sign, self.ridge, self.cost, self.x, self.values = map(place, (sign, p.ridge, cost, x, values))
+        self.sign, self.ridge, self.cost, self.x, self.values = map(
+            place, (sign, p.ridge, cost, x, values)
+        )
         self.moves, self.bounds = place(moves), Bounds(place(room), place(force), place(has))
 
     def follow(self, tol: float) -> PathEnd:
-        """Go on from where the iterate is until the relative gap is at most `tol`, or rounding ends it."""
-        # Features in single precision can overflow at the very end; what is not finite is never moved to.
+        """Go on from where the iterate is until the relative gap is at most `tol`, or rounding ends
+        it."""
+        # Features in single precision can overflow at the very end; what is not finite is never
+        # moved to.
         with np.errstate(over="ignore", invalid="ignore"):
             while self.n_iter < 100 and self.gap() > tol:  # after so many, rounding is in the way
                 moved = self.step()
@@ -161,7 +191,12 @@ class CentralPath:
         # A bound is met if its multiplier outgrows the distance to it.
         p, beta = self.program, self._fetch(self.beta)
         size = max(float(abs(self.x).max()), 1e-300)
-        slope = max(float(np.abs(p.target).max(initial=0.0)), p.epsilon, float(abs(self.values).max()), 1e-300)
+        slope = max(
+            float(np.abs(p.target).max(initial=0.0)),
+            p.epsilon,
+            float(abs(self.values).max()),
+            1e-300,
+        )
         near = self.bounds.has & (self.bounds.room / size < self.bounds.force / slope)
         low, high = self._fetch(near[0] | ~self.moves), self._fetch(near[1])
         if not p.epsilon:
@@ -191,7 +226,9 @@ class CentralPath:
         bounds = self.bounds
         stiffness = self.ridge + bounds.stiffness()
         moving = self.moves & (stiffness > 0)
-        self.inverse_stiffness = self.xp.where(moving, 1.0 / self.xp.where(moving, stiffness, 1.0), 0.0)
+        self.inverse_stiffness = self.xp.where(
+            moving, 1.0 / self.xp.where(moving, stiffness, 1.0), 0.0
+        )
         try:
             self._factorise(self.inverse_stiffness.sum(axis=0))
         except np.linalg.LinAlgError:  # overflown, in single precision
@@ -206,10 +243,13 @@ class CentralPath:
         right = bounds.aimed(aim, predictor.x, predictor.force)
         chosen = self._direction(right)
         longest = bounds.longest_step(chosen.x, chosen.force)
-        # Corrections of products that are too small or too large, which makes steps short, unless the step is long
-        # enough; each is to make it longer by 0.3.
+        # Corrections of products that are too small or too large, which makes steps short, unless
+        # the step is long enough; each is to make it longer by 0.3.
         for _ in range(3 if longest < 0.95 else 0):
-            products, mu = bounds.products(chosen.x, chosen.force, min(longest + 0.3, 1.0)), max(aim, ahead)
+            products, mu = (
+                bounds.products(chosen.x, chosen.force, min(longest + 0.3, 1.0)),
+                max(aim, ahead),
+            )
             outside = self.xp.clip(products, 0.1 * mu, 10 * mu) - products
             right = right + bounds.only(self.xp.clip(outside, -10 * mu, None))
             other = self._direction(right)
@@ -229,7 +269,8 @@ class CentralPath:
         self.factor = Cholesky(M if self.program.total is not None else M[:-1, :-1])
 
     def _direction(self, right: ArrayOrTensor) -> _Direction:
-        """Solve the Newton system for the given right-hand sides r of the products with the multipliers.
+        """Solve the Newton system for the given right-hand sides r of the products with the
+        multipliers.
 
         (I + ZᵀΘZ) dw + ZᵀΘ1 db = Zᵀr,  1ᵀΘZ dw + 1ᵀΘ1 db = 1ᵀr − what β misses of the total.
         """
@@ -241,7 +282,10 @@ class CentralPath:
             missing = total - float(self.beta.sum())
             side = self.xp.concatenate([side, (free.sum() - missing).reshape(1)])
         solution = self.factor.solve(side)
-        change, intercept = self.gram.apply(solution[:D]), 0.0 if total is None else float(solution[D])
+        change, intercept = (
+            self.gram.apply(solution[:D]),
+            0.0 if total is None else float(solution[D]),
+        )
         dx = self.inverse_stiffness * (pull - self.sign * (change + intercept))
         return _Direction(dx, self.bounds.change(dx, right), intercept, change)
 
@@ -275,14 +319,18 @@ def middle(mean_diagonal: float, p: Program, lower: Array, upper: Array, has: Ma
     size = mean_diagonal + float(p.ridge.mean()) or 1.0
     expected = max(float(np.abs(p.target).mean()) / size, abs(total) / n, 1e-12)
     width = np.where(has.all(axis=0), upper - lower, np.inf)
-    # Where coefficients end up far from there, at a distant bound, the first step would be lost in rounding.
-    inside = np.minimum(0.5 * width, np.maximum(expected, 1e-5 * np.where(np.isfinite(width), width, 0.0)))
+    # Where coefficients end up far from there, at a distant bound, the first step would be lost in
+    # rounding.
+    inside = np.minimum(
+        0.5 * width, np.maximum(expected, 1e-5 * np.where(np.isfinite(width), width, 0.0))
+    )
     base = np.where(has[0], lower, np.where(has[1], upper - 2 * inside, 0.0))
     return np.asarray(base + np.where(has.any(axis=0), inside, 0.0))
 
 
 def of_total(total: float, x: Array, sign: Array, lower: Array, upper: Array) -> Array:
-    """Shrink the coefficients of one sign, or let them grow towards their bounds, until the sum is met."""
+    """Shrink the coefficients of one sign, or let them grow towards their bounds, until the sum is
+    met."""
     parts = sign * x
     need = total - float(parts.sum())
     shrinking = parts * need < 0
@@ -303,11 +351,12 @@ class _Direction(NamedTuple):
     values: ArrayOrTensor
 
 
-# Several classes, of a few samples: a few dozen steps, however badly the program is conditioned ----------------------
+# Several classes, of a few samples: a few dozen steps, however badly the program is conditioned ---
 
 
 def solve_interior(gram: ClassGram, program: MulticlassProgram, tol: float) -> Solution:
-    """Solve a multi-class dual to a relative gap of `tol`, if rounding allows, by primal-dual interior points.
+    """Solve a multi-class dual to a relative gap of `tol`, if rounding allows, by primal-dual
+    interior points.
 
     Parameters
     ----------
@@ -340,18 +389,20 @@ def solve_interior(gram: ClassGram, program: MulticlassProgram, tol: float) -> S
     if len(counted) == 0 or len(classes) < 2:
         return best
     part = program.take(counted)
-    part = replace(part, labels=np.searchsorted(classes, part.labels), margins=part.margins[:, classes])
+    part = replace(
+        part, labels=np.searchsorted(classes, part.labels), margins=part.margins[:, classes]
+    )
     each = classes if len(K) > 1 else np.zeros(1, dtype=np.intp)
     kernels = K[np.ix_(each, counted, counted)].astype(np.float64)
     n_iter = 0
-    # Relative to the mean diagonal and the margins: what is added to the diagonals, so that a step along which neither
-    # the kernel nor the barrier bends the value is short; and less, which rounding bears less often, if these are too
-    # short.
+    # Relative to the mean diagonal and the margins: what is added to the diagonals, so that a step
+    # along which neither the kernel nor the barrier bends the value is short; and less, which
+    # rounding bears less often, if these are too short.
     for jitter in (1e-10, 1e-13):
         state, left = _State(kernels, part, jitter), np.inf
         halved, since = np.inf, 0
-        # Far below the gap asked for, coefficients that are not at their bounds are worth as much; six certified steps
-        # that do not halve the gap show rounding.
+        # Far below the gap asked for, coefficients that are not at their bounds are worth as much;
+        # six certified steps that do not halve the gap show rounding.
         while n_iter < 80 and best.gap > tol and left > 1e-5 * tol and since < 6:
             with np.errstate(all="ignore"):
                 moved = state.step()
@@ -361,14 +412,20 @@ def solve_interior(gram: ClassGram, program: MulticlassProgram, tol: float) -> S
             if left > 3.0 * tol:  # too far off to be certified
                 continue
             # Coefficients that are exactly at their bounds are what makes a machine sparse.
-            best = min(best, certified(state.scale * state.snapped(), state.b, n_iter), key=attrgetter("gap"))
+            best = min(
+                best,
+                certified(state.scale * state.snapped(), state.b, n_iter),
+                key=attrgetter("gap"),
+            )
             inside = certified(state.scale * state.x, state.b, n_iter) if best.gap > tol else best
             most = min(most, inside, key=attrgetter("gap"))
             reached = min(best.gap, most.gap)
             halved, since = (reached, 0) if reached <= 0.5 * halved else (halved, since + 1)
         if min(best.gap, most.gap) <= tol:
             break
-    return replace(best if best.gap <= tol else min(best, most, key=attrgetter("gap")), n_iter=n_iter)
+    return replace(
+        best if best.gap <= tol else min(best, most, key=attrgetter("gap")), n_iter=n_iter
+    )
 
 
 class _State:
@@ -380,9 +437,13 @@ class _State:
         scaled = replace(program, sample_C=program.sample_C / self.scale)
         self.lower, self.upper = scaled.bounds()
         self.K, self.target, self.constants = self.scale * K, program.target, program.constants
-        self.jitter = jitter * float(np.diagonal(self.K, axis1=1, axis2=2).mean() + np.abs(self.target).max())
+        self.jitter = jitter * float(
+            np.diagonal(self.K, axis1=1, axis2=2).mean() + np.abs(self.target).max()
+        )
         # In the middle, every sample's coefficients sum to zero.
-        self.x = np.where(self.upper > 0, 0.5 * self.upper, -0.5 * scaled.own_upper[:, np.newaxis] / (k - 1))
+        self.x = np.where(
+            self.upper > 0, 0.5 * self.upper, -0.5 * scaled.own_upper[:, np.newaxis] / (k - 1)
+        )
         self.nu, self.b = np.zeros(n), np.zeros(k)
         force = max(1.0, float(np.abs(self.target - class_products(self.K, self.x)).max()))
         both = np.ones((2, n, k))
@@ -394,11 +455,14 @@ class _State:
     def gap(self) -> float:
         """Return about the relative gap: what is left of the products, over the value."""
         left = np.sum(self.bounds.products())
-        value = abs(np.sum(self.target * self.x) - 0.5 * np.sum(self.x * class_products(self.K, self.x)))
+        value = abs(
+            np.sum(self.target * self.x) - 0.5 * np.sum(self.x * class_products(self.K, self.x))
+        )
         return float(left / max(value, 1e-300))
 
     def snapped(self) -> Matrix:
-        """Return the coefficients, those at their bounds whose multipliers are larger than the distance to these."""
+        """Return the coefficients, those at their bounds whose multipliers are larger than the
+        distance to these."""
         lower, upper = self.bounds.room < self.bounds.force
         return np.where(upper, self.upper, np.where(lower, self.lower, self.x))
 
@@ -429,7 +493,9 @@ class _State:
 
         def solved(right: Matrix, sums: Vector, totals: Vector) -> tuple[Matrix, Vector, Vector]:
             alone = class_products(inverses, right)
-            missing = np.concatenate([alone.sum(axis=1) - sums, (alone.sum(axis=0) - totals)[:free]])
+            missing = np.concatenate(
+                [alone.sum(axis=1) - sums, (alone.sum(axis=0) - totals)[:free]]
+            )
             multipliers = dgetrs(lu, pivots, missing)[0]
             b = np.concatenate([multipliers[n:], np.zeros(k - free)])
             answer = class_products(inverses, multipliers[:n, np.newaxis] + b)
@@ -441,9 +507,13 @@ class _State:
             for _ in range(refined):
                 left = right - class_products(self.K, dx) - D * dx - dnu[:, np.newaxis] - db
                 lack, owed = sums - dx.sum(axis=1), totals - dx.sum(axis=0)
-                # Where the system is well conditioned, the first solution is as exact as those that follow.
+                # Where the system is well conditioned, the first solution is as exact as those that
+                # follow.
                 off = max(np.abs(lack).max(), np.abs(owed).max() if free else 0.0)
-                if np.abs(left).max() <= 1e-10 * np.abs(right).max() and off <= 1e-12 * np.abs(dx).max():
+                if (
+                    np.abs(left).max() <= 1e-10 * np.abs(right).max()
+                    and off <= 1e-12 * np.abs(dx).max()
+                ):
                     break
                 more = solved(left, lack, owed)
                 dx, dnu, db = dx + more[0], dnu + more[1], db + more[2]
@@ -458,7 +528,9 @@ class _State:
         dx, dnu, db = direction(slopes + bounds.pull(right))
         change = bounds.change(dx, right)
         size = min(1.0, SHORT * bounds.longest_step(dx, change))
-        if not (np.isfinite(size) and np.all(np.isfinite(dx)) and np.all(np.isfinite(dnu)) and mu > 0):
+        if not (
+            np.isfinite(size) and np.all(np.isfinite(dx)) and np.all(np.isfinite(dnu)) and mu > 0
+        ):
             return False
         self.x = self.x + size * dx
         bounds.room, bounds.force = self._room(), bounds.force + size * change

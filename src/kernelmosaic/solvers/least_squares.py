@@ -1,15 +1,19 @@
-"""The least-squares machine at given weights and ridge, its leave-one-out error and evidence, and their slopes.
+"""The least-squares machine at given weights and ridge, its leave-one-out error and evidence, and
+their slopes.
 
-The machine minimises ½ Σ_i w_i ‖y_i − f(x_i) − b‖² / α + ½ ‖f‖² in the function space of K. With M = K + α diag(1/w)
-and the constant b eliminated, A = M⁻¹ − M⁻¹1 1ᵀM⁻¹ / 1ᵀM⁻¹1, the coefficients are β = A Y, and a sample that is left
-out has the residual r_i = β_i / A_ii; samples that are left out together have r_S = A_SS⁻¹ β_S. No machine is solved
-again.
+The machine minimises ½ Σ_i w_i ‖y_i − f(x_i) − b‖² / α + ½ ‖f‖² in the function space of K. With M
+= K + α diag(1/w) and the constant b eliminated, A = M⁻¹ − M⁻¹1 1ᵀM⁻¹ / 1ᵀM⁻¹1, the coefficients are
+β = A Y, and a sample that is left out has the residual r_i = β_i / A_ii; samples that are left out
+together have r_S = A_SS⁻¹ β_S. No machine is solved again.
 
-Every criterion L gives one n × n matrix G with dL = ⟨G, dM⟩, whatever the number of kernels and parameters of M:
+Every criterion L gives one n × n matrix G with dL = ⟨G, dM⟩, whatever the number of kernels and
+parameters of M:
 
-- evidence, ½ tr(Yᵀ A Y) / s² + (c/2)(log det M + log 1ᵀM⁻¹1) + (n − 1) c log s:  G = ½ (c A − β βᵀ / s²);
-- a sum of losses of r, with g = ∂L/∂r:  G = A D A − ½ (A u βᵀ + β uᵀ A), where u_S = A_SS⁻¹ g_S, and D has the blocks
-  D_SS = ½ (u_S r_Sᵀ + r_S u_Sᵀ), which is diag(u_i r_i) where every sample is left out alone.
+- evidence, ½ tr(Yᵀ A Y) / s² + (c/2)(log det M + log 1ᵀM⁻¹1) + (n − 1) c log s:  G = ½ (c A − β βᵀ
+  / s²);
+- a sum of losses of r, with g = ∂L/∂r:  G = A D A − ½ (A u βᵀ + β uᵀ A), where u_S = A_SS⁻¹ g_S,
+  and D has the blocks D_SS = ½ (u_S r_Sᵀ + r_S u_Sᵀ), which is diag(u_i r_i) where every sample is
+  left out alone.
 
 K is known in one of two ways, and `LeastSquares` is what both answer:
 
@@ -69,12 +73,13 @@ LEAST_LEFT_OF_CENTRED = 1e-10
 STRIP_ENTRIES = 2**24
 
 
-# Values -----------------------------------------------------------------------------------------------------------
+# Values -------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class RidgePoint:
-    """Weights η, ridge α and scale a, and the logarithms of the widths that are learned, by the numbers of kernels."""
+    """Weights η, ridge α and scale a, and the logarithms of the widths that are learned, by the
+    numbers of kernels."""
 
     weights: Array
     alpha: float
@@ -84,7 +89,8 @@ class RidgePoint:
 
 @dataclass(frozen=True)
 class Judged:
-    """A criterion at given weights, ridge, scale and widths, with its slopes in their logarithms."""
+    """A criterion at given weights, ridge, scale and widths, with its slopes in their
+    logarithms."""
 
     value: float
     weights: Array
@@ -106,8 +112,8 @@ class RidgeMachine:
     value : float
         The criterion.
     sums, covariance : ndarray of shape (features, c) and (features + 1, features + 1), or None
-        In features, Z_mᵀ β of all kernels, one below the other, with more digits than β gives it, and
-        `FeatureLeastSquares.covariance`.
+        In features, Z_mᵀ β of all kernels, one below the other, with more digits than β gives it,
+        and `FeatureLeastSquares.covariance`.
     unsolved : float
         Of kernels of pairs, the relative residual of the linear systems where it exceeds
         `RidgeOptions.product_residual`; else zero.
@@ -122,7 +128,7 @@ class RidgeMachine:
     unsolved: float = 0.0
 
 
-# Matrices ---------------------------------------------------------------------------------------------------------
+# Matrices -----------------------------------------------------------------------------------------
 
 
 def _factorised(M: ArrayOrTensor, added: ArrayOrTensor, dtype: DType = None) -> Cholesky:
@@ -136,8 +142,9 @@ def _factorised(M: ArrayOrTensor, added: ArrayOrTensor, dtype: DType = None) -> 
 def raise_of_rounding() -> NoReturn:
     """Raise a ValueError: what rounding makes of the kernels is larger than the ridge."""
     raise ValueError(
-        "kernels: their entries are so large, or so similar, that the ridge alpha is lost in rounding; "
-        "scale the columns (scale=True), use normalize='trace' or 'centered', or give a larger alpha."
+        "kernels: their entries are so large, or so similar, that the ridge alpha is lost in"
+        " rounding; scale the columns (scale=True), use normalize='trace' or 'centered', or give a"
+        " larger alpha."
     )
 
 
@@ -146,17 +153,18 @@ def combined_matrix(stack: MatrixStack, weights: Array) -> ArrayOrTensor:
     K = stack.combine(weights).matrix
     if K is None:
         raise MemoryError(
-            f"{stack.form}, but exact kernels need the combined matrix; raise memory_budget, or use "
-            "approximation='nystroem'."
+            f"{stack.form}, but exact kernels need the combined matrix; raise memory_budget, or use"
+            " approximation='nystroem'."
         )
     return backend_of(K).astype(K, np.float64)
 
 
 def centre(K: ArrayOrTensor) -> Array:
-    """Take 1vᵀ + v1ᵀ off a symmetric K such that 1 is an eigenvector, of the mean eigenvalue; return v.
+    """Take 1vᵀ + v1ᵀ off a symmetric K such that 1 is an eigenvector, of the mean eigenvalue;
+    return v.
 
-    The machine stays the same but for its constant, as its coefficients sum to zero; a wide kernel, nearly constant,
-    keeps the digits that its constant part hides in a linear system.
+    The machine stays the same but for its constant, as its coefficients sum to zero; a wide kernel,
+    nearly constant, keeps the digits that its constant part hides in a linear system.
     """
     backend, n = backend_of(K), len(K)
     means = K.mean(0)
@@ -167,7 +175,7 @@ def centre(K: ArrayOrTensor) -> Array:
     return np.asarray(backend.to_numpy(v))
 
 
-# Systems at given weights and ridge -------------------------------------------------------------------------------
+# Systems at given weights and ridge ---------------------------------------------------------------
 
 
 class LeastSquares(ABC):
@@ -197,7 +205,8 @@ class LeastSquares(ABC):
         """Return A_SS."""
 
     def residuals(self, beta: Any, groups: Groups = None) -> Any:
-        """Return the residuals β_i / A_ii of samples left out, or A_SS⁻¹ β_S of those left out together."""
+        """Return the residuals β_i / A_ii of samples left out, or A_SS⁻¹ β_S of those left out
+        together."""
         backend = backend_of(beta)
         place = partial(backend.asarray, dtype=backend.dtype(beta))
         if groups is None:
@@ -230,7 +239,9 @@ class MatrixLeastSquares(LeastSquares):
         return cls.of_centred(K, centre(K), ridge)
 
     @classmethod
-    def of_centred(cls, K: ArrayOrTensor, offset: Array, ridge: Array, dtype: DType = None) -> MatrixLeastSquares:
+    def of_centred(
+        cls, K: ArrayOrTensor, offset: Array, ridge: Array, dtype: DType = None
+    ) -> MatrixLeastSquares:
         """Factorise M in a precision, by default that of K, which is centred."""
         return cls(_factorised(K, backend_of(K).asarray(ridge), dtype), offset)
 
@@ -242,7 +253,10 @@ class MatrixLeastSquares(LeastSquares):
     def _solve(self, right: Array) -> Array:
         """Return M⁻¹ times columns of the host, in the precision of the factor."""
         backend = self.factor.backend
-        return np.asarray(backend.to_numpy(self.factor.solve(backend.asarray(right, self.dtype))), dtype=np.float64)
+        return np.asarray(
+            backend.to_numpy(self.factor.solve(backend.asarray(right, self.dtype))),
+            dtype=np.float64,
+        )
 
     @cached_property
     def ones(self) -> Array:
@@ -275,7 +289,9 @@ class MatrixLeastSquares(LeastSquares):
     @cached_property
     def constants(self) -> Array:
         """What targets count for their constant."""
-        return np.asarray(self.ones / self.ones.sum() - self.solve(self.offset[:, np.newaxis])[:, 0])
+        return np.asarray(
+            self.ones / self.ones.sum() - self.solve(self.offset[:, np.newaxis])[:, 0]
+        )
 
     def times(self, V: ArrayOrTensor) -> ArrayOrTensor:
         """Return A V."""
@@ -284,7 +300,8 @@ class MatrixLeastSquares(LeastSquares):
         return as_input(V, backend.astype(self.A, backend.dtype(placed)) @ placed, backend)
 
     def solve(self, Y: Array) -> Array:
-        """Return A Y by the factor, with the digits that the inverse of an ill-conditioned M loses."""
+        """Return A Y by the factor, with the digits that the inverse of an ill-conditioned M
+        loses."""
         # Constants are nothing to A, and large next to what rounding leaves of them.
         X = self._solve(Y - Y.mean(axis=0))
         X = X - np.outer(self.ones, X.sum(axis=0) / self.ones.sum())
@@ -321,12 +338,15 @@ class MatrixLeastSquares(LeastSquares):
         return G
 
     def slope_diagonal(self, beta: Array, r: Array, g: Array, groups: Groups = None) -> Array:
-        """Return the diagonal of G alone, which takes n² operations where every sample is left out alone."""
+        """Return the diagonal of G alone, which takes n² operations where every sample is left out
+        alone."""
         backend = self.factor.backend
         if groups is not None:
             return np.asarray(backend.to_numpy(self.slope(beta, r, g, groups).diagonal()))
         u = self.residuals(g)
-        squares = backend.xp.einsum("ij,ij,j->i", self.A, self.A, backend.asarray((u * r).sum(axis=1), self.dtype))
+        squares = backend.xp.einsum(
+            "ij,ij,j->i", self.A, self.A, backend.asarray((u * r).sum(axis=1), self.dtype)
+        )
         across = self.times(u.astype(self.dtype))
         return np.asarray(backend.to_numpy(squares) - np.sum(across * beta, axis=1))
 
@@ -337,7 +357,8 @@ class MatrixLeastSquares(LeastSquares):
         return np.asarray(backend.to_numpy(backend.take_block(self.A, rows, rows)))
 
     def responses(self, V: Array) -> Array:
-        """Return Σ_j V_ijᵀ A V_lj for all pairs (i, l) of the stacked matrices V_i, of shape (n, k)."""
+        """Return Σ_j V_ijᵀ A V_lj for all pairs (i, l) of the stacked matrices V_i, of shape (n,
+        k)."""
         flat = V.transpose(1, 0, 2).reshape(V.shape[1], -1)
         answer = self.solve(flat).reshape(V.shape[1], *V.shape[::2])
         return np.asarray(np.tensordot(V, answer, ([1, 2], [0, 2])))
@@ -460,7 +481,9 @@ class FeatureLeastSquares(LeastSquares):
         weighted = self.alpha * self.root[:, None] * self.B * self.root
         return np.asarray(self.factor.backend.to_numpy(weighted))
 
-    def slopes(self, beta: Array, r: Array, g: Array, theta: Array, groups: Groups = None) -> tuple[Array, float]:
+    def slopes(
+        self, beta: Array, r: Array, g: Array, theta: Array, groups: Groups = None
+    ) -> tuple[Array, float]:
         """Return the slopes of a sum of losses: in log η of every feature, and in log α.
 
         Parameters
@@ -477,17 +500,23 @@ class FeatureLeastSquares(LeastSquares):
         squares = self._squares(w * u, w * r, groups)
         across = backend.to_numpy(self.T.T @ backend.asarray(w * u))
         per_feature = squares[:R] - np.sum(across[:R] * theta[:R], axis=1)
-        # Σ ridge_i (A u)_i β_i = Σ u_i (β_i − w_i T_i Φᵀβ), where Φᵀβ is θ but for the constant, which is zero.
+        # Σ ridge_i (A u)_i β_i = Σ u_i (β_i − w_i T_i Φᵀβ), where Φᵀβ is θ but for the constant,
+        # which is zero.
         moved = float(np.sum(u * beta)) - float(np.sum(across[:R] * theta[:R]))
         return per_feature, float(np.sum(g * r)) - float(squares[:R].sum()) - moved
 
     def _squares(self, left: Array, right: Array, groups: Groups = None) -> Array:
-        """Return the sum over the groups of Σ_c (T_Sᵀ left_S)_c (T_Sᵀ right_S)_c, one number per feature."""
+        """Return the sum over the groups of Σ_c (T_Sᵀ left_S)_c (T_Sᵀ right_S)_c, one number per
+        feature."""
         backend = backend_of(self.T)
         if groups is None:
-            return backend.to_numpy((self.T * self.T).T @ backend.asarray(np.sum(left * right, axis=1)))
+            return backend.to_numpy(
+                (self.T * self.T).T @ backend.asarray(np.sum(left * right, axis=1))
+            )
         T = backend.to_numpy(self.T)
-        return np.asarray(sum(((T[S].T @ left[S]) * (T[S].T @ right[S])).sum(axis=1) for S in groups))
+        return np.asarray(
+            sum(((T[S].T @ left[S]) * (T[S].T @ right[S])).sum(axis=1) for S in groups)
+        )
 
     def responses(self, inner: Array, sums: Array) -> Array:
         """Return Σ_j V_ijᵀ A V_lj for all pairs (i, l) of matrices V_i, in centred features.
@@ -505,11 +534,13 @@ class FeatureLeastSquares(LeastSquares):
         roots = self.root[:-1, np.newaxis]
         sides = (roots * sums[:, self.used]).transpose(1, 0, 2).reshape(len(roots), -1)
         shape = (len(roots), len(sums), -1)
-        taken = np.einsum("dij,dlj->il", sides.reshape(shape), self.factor.solve(sides).reshape(shape))
+        taken = np.einsum(
+            "dij,dlj->il", sides.reshape(shape), self.factor.solve(sides).reshape(shape)
+        )
         return np.asarray((inner - taken) / self.alpha)
 
 
-# What makes systems at one choice of weights after the other ------------------------------------------------------
+# What makes systems at one choice of weights after the other --------------------------------------
 
 
 @dataclass(frozen=True)
@@ -589,7 +620,8 @@ class MatrixForm:
         point : RidgePoint
             Its weights and ridge.
         loss : Loss, or None
-            Of the residuals of all samples left out, which is the machine's value; None for the evidence.
+            Of the residuals of all samples left out, which is the machine's value; None for the
+            evidence.
         """
         K, _ = self.combine(point)
         system = MatrixLeastSquares.of(K, point.alpha / self.weight)
@@ -611,7 +643,9 @@ class MatrixForm:
         """
         ridge, Y, backend = point.alpha / self.weight, self.Y, backend_of(K)
         beta = system.solve(Y)
-        for _ in range(REFINEMENTS):  # what was added to the diagonal for rounding is taken off again
+        for _ in range(
+            REFINEMENTS
+        ):  # what was added to the diagonal for rounding is taken off again
             outputs = backend.to_numpy(K @ backend.asarray(beta))
             left = Y - outputs - ridge[:, np.newaxis] * beta
             beta = beta + system.solve(left)
@@ -620,26 +654,33 @@ class MatrixForm:
             raise_of_rounding()
         residuals = system.residuals(beta, self.groups)
         value = evidence_at(system, Y, beta)[0] if loss is None else loss(residuals, point.scale)[0]
-        return RidgeMachine(beta=beta, intercept=system.constants @ Y, residuals=residuals, value=value)
+        return RidgeMachine(
+            beta=beta, intercept=system.constants @ Y, residuals=residuals, value=value
+        )
 
     def combine(self, point: RidgePoint) -> tuple[ArrayOrTensor, dict[int, ArrayOrTensor]]:
-        """Return K in double precision, and the matrices of the kernels whose widths are learned."""
+        """Return K in double precision, and the matrices of the kernels whose widths are
+        learned."""
         fixed = point.weights.copy()
         fixed[list(self.widths)] = 0.0
         K = combined_matrix(self.stack, fixed)
-        learned_kernels = {m: widths.matrix(point.log_widths[m]) for m, widths in self.widths.items()}
+        learned_kernels = {
+            m: widths.matrix(point.log_widths[m]) for m, widths in self.widths.items()
+        }
         for m, matrix in learned_kernels.items():
             backend_of(K).add_scaled(K, matrix, float(point.weights[m]))
         return K, learned_kernels
 
-    # Of targets with weights of their own --------------------------------------------------------------------------
+    # Of targets with weights of their own ---------------------------------------------------------
 
     def sizes(self) -> tuple[Array, Array]:
         """Return of every kernel its trace, and the sum of the squares of its entries."""
         n, backend = self.stack.n_samples, self.stack.backend
         traces, squares = np.zeros((2, self.stack.n_kernels))
         for strip in self.stack.row_strips(n):
-            for m, block in self.stack.placed_blocks(range(self.stack.n_kernels), strip, slice(0, n)):
+            for m, block in self.stack.placed_blocks(
+                range(self.stack.n_kernels), strip, slice(0, n)
+            ):
                 exact = backend.astype(block, np.float64)
                 traces[m] += float(exact[:, strip].diagonal().sum())
                 squares[m] += float((exact * exact).sum())
@@ -649,7 +690,9 @@ class MatrixForm:
     def _matrices(self) -> list[ArrayOrTensor]:
         """The kernels in the precision of `products`."""
         n, place = self.stack.n_samples, self.stack.backend.astype
-        blocks = dict(self.stack.placed_blocks(range(self.stack.n_kernels), slice(0, n), slice(0, n)))
+        blocks = dict(
+            self.stack.placed_blocks(range(self.stack.n_kernels), slice(0, n), slice(0, n))
+        )
         return [place(blocks[m], self.dtype) for m in range(self.stack.n_kernels)]
 
     @cached_property
@@ -673,10 +716,11 @@ class MatrixForm:
 
 @dataclass(frozen=True)
 class FeatureForm:
-    """Kernels in features K_m = Z_m Z_mᵀ, r of all together: n r² operations once, and r³ for a system.
+    """Kernels in features K_m = Z_m Z_mᵀ, r of all together: n r² operations once, and r³ for a
+    system.
 
-    Leave-one-out errors take n r² operations more at every choice of weights, and so those of some rows are judged;
-    every sample is learned from.
+    Leave-one-out errors take n r² operations more at every choice of weights, and so those of some
+    rows are judged; every sample is learned from.
 
     Attributes
     ----------
@@ -691,7 +735,8 @@ class FeatureForm:
     means : ndarray of shape (r,), or None
         μ, where features are centred.
     Y, right, square : ndarray of shape (n, c) and (r + 1, c), float
-        Targets that machines are asked for, [Z, 1]ᵀ diag(w) Y, and Σ w Y²; of centred features Z̃ᵀ Y.
+        Targets that machines are asked for, [Z, 1]ᵀ diag(w) Y, and Σ w Y²; of centred features Z̃ᵀ
+        Y.
     groups : sequence of ndarray, or None
         Samples that are left out together.
     rows : ndarray of shape (rows,), or None
@@ -825,7 +870,9 @@ class FeatureForm:
             raise np.linalg.LinAlgError("The regulariser is lost in rounding.")
         # What rounding takes from a small α, refined solutions give back.
         centre_of_used = self.means[used] * roots[:, 0]
-        return self._system(used, np.append(roots[:, 0], 1.0), Cholesky(N), None, alpha, centre_of_used)
+        return self._system(
+            used, np.append(roots[:, 0], 1.0), Cholesky(N), None, alpha, centre_of_used
+        )
 
     def _system(
         self,
@@ -839,7 +886,9 @@ class FeatureForm:
         """Return the system of a factor, without samples."""
         total, log_weights = float(self.weight.sum()), float(np.log(self.weight).sum())
         n = len(self.weight)
-        return FeatureLeastSquares(used, root, factor, B, alpha, means, n, total, log_weights, self.weight)
+        return FeatureLeastSquares(
+            used, root, factor, B, alpha, means, n, total, log_weights, self.weight
+        )
 
     def of_samples(self, system: FeatureLeastSquares, rows: Indices) -> FeatureLeastSquares:
         """Return the rows and columns of a system that belong to some samples."""
@@ -890,11 +939,16 @@ class FeatureForm:
         point : RidgePoint
             Its weights and ridge.
         loss : Loss, or None
-            Of the residuals of all samples left out, which is the machine's value; None for the evidence.
+            Of the residuals of all samples left out, which is the machine's value; None for the
+            evidence.
         """
         system, beta, residuals = self._all_samples(point)
         b, theta = self._solve(system)
-        value = self._evidence(system, b, theta).value if loss is None else loss(residuals, point.scale)[0]
+        value = (
+            self._evidence(system, b, theta).value
+            if loss is None
+            else loss(residuals, point.scale)[0]
+        )
         # The sums of a kernel without a weight are not read.
         root = self.stack.backend.to_numpy(system.root)[:-1, np.newaxis]
         return RidgeMachine(
@@ -954,7 +1008,7 @@ class FeatureForm:
         for i, j in pairwise([0, *cuts.tolist(), len(self.groups)]):
             yield np.concatenate(self.groups[i:j]), self.groups[i:j]
 
-    # Of targets with weights of their own --------------------------------------------------------------------------
+    # Of targets with weights of their own ---------------------------------------------------------
 
     def sizes(self) -> tuple[Array, Array]:
         """Return of every kernel its trace, and the sum of the squares of its entries."""
@@ -969,7 +1023,8 @@ class FeatureForm:
 
     @cached_property
     def _placed(self) -> tuple[ArrayOrTensor, ArrayOrTensor]:
-        """Features, without the constant, and weights of the samples in the precision of `products`."""
+        """Features, without the constant, and weights of the samples in the precision of
+        `products`."""
         assert self.Z is not None
         backend = self.stack.backend
         weight = backend.astype(backend.asarray(self.weight)[:, None], self.dtype)
@@ -998,17 +1053,20 @@ def with_constant(factors: FactoredGram, rows: Indices) -> ArrayOrTensor:
 
 def consecutive(groups: Groups) -> Groups:
     """Return where the samples of groups are once all are put one after the other."""
-    return groups and np.split(np.arange(sum(map(len, groups))), np.cumsum([len(S) for S in groups[:-1]]))
+    return groups and np.split(
+        np.arange(sum(map(len, groups))), np.cumsum([len(S) for S in groups[:-1]])
+    )
 
 
-# Variances and criteria -------------------------------------------------------------------------------------------
+# Variances and criteria ---------------------------------------------------------------------------
 
 
 def variances(K: ArrayOrTensor, ridge: Array, k: ArrayOrTensor, own: Array) -> Array:
-    """Return the variances of outputs, in units of that of the targets' noise over α; the constant's prior is flat.
+    """Return the variances of outputs, in units of that of the targets' noise over α; the
+    constant's prior is flat.
 
-    They are differences of large numbers where M is ill-conditioned: centring, and a factor in place of the inverse,
-    keep their digits.
+    They are differences of large numbers where M is ill-conditioned: centring, and a factor in
+    place of the inverse, keep their digits.
 
     Parameters
     ----------
@@ -1031,7 +1089,8 @@ def variances(K: ArrayOrTensor, ridge: Array, k: ArrayOrTensor, own: Array) -> A
 
 
 def _congruence(A: ArrayOrTensor, d: Array) -> ArrayOrTensor:
-    """Return A diag(d) A for a symmetric A, by one product of a matrix with its transpose for each sign of d.
+    """Return A diag(d) A for a symmetric A, by one product of a matrix with its transpose for each
+    sign of d.
 
     Such a product takes half the operations, of which NumPy makes use.
     """
@@ -1049,18 +1108,21 @@ def _congruence(A: ArrayOrTensor, d: Array) -> ArrayOrTensor:
 def squared_loss(r: Array, weight: Array) -> tuple[float, Array]:
     """Return ½ W c log(Σ_i w_i ‖r_i‖² / (W c)), W = Σ w, and its slopes in r.
 
-    This is the loss of Gaussian residuals of the likeliest size, in nats. It does not depend on the unit of the targets
-    but for a constant.
+    This is the loss of Gaussian residuals of the likeliest size, in nats. It does not depend on the
+    unit of the targets but for a constant.
     """
     count = float(weight.sum()) * r.shape[1]
     mean = max(float(np.sum(weight[:, np.newaxis] * r**2)) / count, np.finfo(float).tiny)
     return 0.5 * count * float(np.log(mean)), weight[:, np.newaxis] * r / mean
 
 
-def class_loss(r: Array, Y: Array, labels: Indices, scale: float, weight: Array) -> tuple[float, Array, float]:
+def class_loss(
+    r: Array, Y: Array, labels: Indices, scale: float, weight: Array
+) -> tuple[float, Array, float]:
     """Return Σ_i w_i log-loss of the outputs f = Y − r, its slopes in r, and that in log a.
 
-    The loss is that of softmax(a f_i), or of the logistic function of a y_i f_i where there is one output.
+    The loss is that of softmax(a f_i), or of the logistic function of a y_i f_i where there is one
+    output.
     """
     f = Y - r
     if Y.shape[1] == 1:
@@ -1073,17 +1135,25 @@ def class_loss(r: Array, Y: Array, labels: Indices, scale: float, weight: Array)
 
 
 def softmax_loss(scores: Array, labels: Indices, weight: Array) -> tuple[float, Array]:
-    """Return Σ_i w_i log-loss of softmax(scores), one column per class, and its slopes in the scores."""
+    """Return Σ_i w_i log-loss of softmax(scores), one column per class, and its slopes in the
+    scores."""
     every = np.arange(len(scores))
     slope = softmax(scores, axis=1)
     slope[every, labels] -= 1.0
-    return float(weight @ (logsumexp(scores, axis=1) - scores[every, labels])), weight[:, np.newaxis] * slope
+    return (
+        float(weight @ (logsumexp(scores, axis=1) - scores[every, labels])),
+        weight[:, np.newaxis] * slope,
+    )
 
 
-def evidence_value(fit: float, log_det: float, n: int, c: int, noise: float | None = None) -> tuple[float, float]:
-    """Return the negative log evidence, constants left out, of Gaussian targets with the covariance s² M, and s².
+def evidence_value(
+    fit: float, log_det: float, n: int, c: int, noise: float | None = None
+) -> tuple[float, float]:
+    """Return the negative log evidence, constants left out, of Gaussian targets with the covariance
+    s² M, and s².
 
-    s² is that of the largest evidence unless it is given; the constant has a flat prior (restricted likelihood).
+    s² is that of the largest evidence unless it is given; the constant has a flat prior (restricted
+    likelihood).
 
     Parameters
     ----------
@@ -1100,7 +1170,9 @@ def evidence_value(fit: float, log_det: float, n: int, c: int, noise: float | No
     return float(0.5 * fit / s2 + 0.5 * c * log_det + 0.5 * (n - 1) * c * np.log(s2)), s2
 
 
-def evidence(system: MatrixLeastSquares, Y: Array, noise: float | None = None) -> tuple[float, ArrayOrTensor]:
+def evidence(
+    system: MatrixLeastSquares, Y: Array, noise: float | None = None
+) -> tuple[float, ArrayOrTensor]:
     """Return `evidence_value`, and its slope G in M."""
     beta, c = system.times(Y), Y.shape[1]
     value, s2 = evidence_at(system, Y, beta, noise)
@@ -1114,7 +1186,9 @@ def evidence_diagonal(system: MatrixLeastSquares, Y: Array, beta: Array) -> Arra
     return np.asarray(0.5 * Y.shape[1] * system.diagonal - (0.5 / s2) * np.sum(beta**2, axis=1))
 
 
-def evidence_at(system: LeastSquares, Y: Array, beta: Array, noise: float | None = None) -> tuple[float, float]:
+def evidence_at(
+    system: LeastSquares, Y: Array, beta: Array, noise: float | None = None
+) -> tuple[float, float]:
     """Return `evidence_value` of the coefficients β = A Y, without A."""
     fit = max(float(np.sum(Y * beta)), LEAST_FIT)
     return evidence_value(fit, system.log_det, len(Y), Y.shape[1], noise)

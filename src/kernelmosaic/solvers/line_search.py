@@ -1,4 +1,5 @@
-"""A line search of sufficient decrease, for the weights of kernels as for those of features, and steps that take it."""
+"""A line search of sufficient decrease, for the weights of kernels as for those of features, and
+steps that take it."""
 
 from __future__ import annotations
 
@@ -26,9 +27,11 @@ class Trials:
     size : float
         Of the first step.
     least : float
-        The smallest share of a step that is tried next where only values are known; 0.5 halves steps.
+        The smallest share of a step that is tried next where only values are known; 0.5 halves
+        steps.
     grow, shrink : bool
-        Whether to double a first step that is low enough, and to halve a later one, as long as that pays.
+        Whether to double a first step that is low enough, and to halve a later one, as long as that
+        pays.
     """
 
     attempts: int
@@ -48,23 +51,27 @@ def line_search(
     slope_at: Callable[[Any], float] | None = None,
     hidden: Callable[[float, Any], bool] = lambda size, end: False,
 ) -> tuple[float, Any] | None:
-    """Return a step along a direction that lowers the value enough, and the evaluation at its end; None if none does.
+    """Return a step along a direction that lowers the value enough, and the evaluation at its end;
+    None if none does.
 
     Parameters
     ----------
     evaluate : callable
-        From the size of a step to the evaluation at its end; None ends the search, and no step is returned.
+        From the size of a step to the evaluation at its end; None ends the search, and no step is
+        returned.
     here : object
         The evaluation where the line starts.
     slope : float
-        Of the value at `here` along the direction. A line that rises is not searched; of one whose slope is zero within
-        rounding the first step alone is tried, for where it ends may prove more than the value shows.
+        Of the value at `here` along the direction. A line that rises is not searched; of one whose
+        slope is zero within rounding the first step alone is tried, for where it ends may prove
+        more than the value shows.
     trials : Trials
         Which steps to try.
     value, slope_at : callable
         From an evaluation to the value, and to its slope along the direction where that is known.
     hidden : callable
-        From the size and the evaluation at its end to whether shorter steps would show nothing, either.
+        From the size and the evaluation at its end to whether shorter steps would show nothing,
+        either.
     """
     attempts, size = trials.attempts, trials.size
     if 0.0 <= slope <= FLAT * abs(value(here)):
@@ -94,11 +101,16 @@ def line_search(
 
 
 def descend(
-    here: At, line: Callable[[At], tuple[Callable[[float], At], float] | None], trials: Trials, most: int
+    here: At,
+    line: Callable[[At], tuple[Callable[[float], At], float] | None],
+    trials: Trials,
+    most: int,
 ) -> At:
-    """Take steps with a line search, at most so many, until no line is left or none falls, and return their end.
+    """Take steps with a line search, at most so many, until no line is left or none falls, and
+    return their end.
 
-    `line` returns where steps of a size along a direction end, and the slope there, of the evaluation that it is given.
+    `line` returns where steps of a size along a direction end, and the slope there, of the
+    evaluation that it is given.
     """
     for _ in range(most):
         ahead = line(here)
@@ -110,7 +122,8 @@ def descend(
 
 
 def _parabola(rise: float, slope: float, least: float) -> float:
-    """Return the factor to where a parabola through two values and one slope is lowest, within reason."""
+    """Return the factor to where a parabola through two values and one slope is lowest, within
+    reason."""
     curvature = rise - slope
     if not np.isfinite(curvature) or curvature <= 0:
         return 0.5
@@ -118,10 +131,11 @@ def _parabola(rise: float, slope: float, least: float) -> float:
 
 
 def _shrink(rise: float, slope_here: float, slope_end: float, *, smooth: bool) -> float:
-    """Return the factor by which to shorten a step after which the value rises again, all slopes a unit of the step.
+    """Return the factor by which to shorten a step after which the value rises again, all slopes a
+    unit of the step.
 
-    A smooth value is taken as quadratic, its slope as linear; if that did not do, there is a kink between the two
-    points, and the value is taken as the larger of its two tangents.
+    A smooth value is taken as quadratic, its slope as linear; if that did not do, there is a kink
+    between the two points, and the value is taken as the larger of its two tangents.
     """
     if not slope_end > 0:
         return 0.5

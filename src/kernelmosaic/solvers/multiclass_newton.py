@@ -1,4 +1,5 @@
-"""Newton's method for the multi-class program: steps of all free coefficients, and the curvature in the weights.
+"""Newton's method for the multi-class program: steps of all free coefficients, and the curvature in
+the weights.
 
 Both eliminate the free coefficients of every class from one system; see `SchurSystem`.
 """
@@ -22,15 +23,19 @@ from kernelmosaic.solvers.program import Matrix, MulticlassProgram
 
 
 def free_coefficients(program: MulticlassProgram, beta: Matrix) -> Mask:
-    """Return which coefficients may move both ways; one alone in its sample may not, since a sample's sum to zero."""
+    """Return which coefficients may move both ways; one alone in its sample may not, since a
+    sample's sum to zero."""
     lower, upper = program.bounds()
-    near = 1e-9 * program.sample_C[:, np.newaxis]  # a coefficient nearer to its bound is at its bound
+    near = (
+        1e-9 * program.sample_C[:, np.newaxis]
+    )  # a coefficient nearer to its bound is at its bound
     free = (beta > lower + near) & (beta < upper - near)
     return np.asarray(free & (free.sum(axis=1, keepdims=True) > 1))
 
 
 def class_products(K: AnyArray, x: AnyArray) -> AnyArray:
-    """Return K_c x_c, of the shape (n, classes) of x; K has the shape (1, n, n) or (classes, n, n)."""
+    """Return K_c x_c, of the shape (n, classes) of x; K has the shape (1, n, n) or (classes, n,
+    n)."""
     if len(K) == 1:
         return np.asarray(K[0] @ x)
     return np.asarray((K @ np.ascontiguousarray(x.T)[:, :, np.newaxis])[:, :, 0].T)
@@ -45,17 +50,20 @@ def multiclass_curvature(
     *,
     single: bool = False,
 ) -> Array:
-    """Return ∂²J/∂d² of J(d) = max_β Σ T∘β − ½ Σ_c β_cᵀ(Σ_m d_cm K_m)β_c, as a matrix of side classes·P.
+    """Return ∂²J/∂d² of J(d) = max_β Σ T∘β − ½ Σ_c β_cᵀ(Σ_m d_cm K_m)β_c, as a matrix of side
+    classes·P.
 
-    Where the weights of class c change by δ, the free β_c answer with −K_c⁻¹(Σ_m δ_m K_mβ_c + ν), all on the free
-    samples of the class. The multipliers ν, one a sample, keep the sums over the classes at zero; eliminating them
-    leaves one more system, Σ_c K_c⁻¹ with a side as long as there are samples. Constants are multipliers, too: one
-    more right-hand side a class, of ones, is eliminated last.
+    Where the weights of class c change by δ, the free β_c answer with −K_c⁻¹(Σ_m δ_m K_mβ_c + ν),
+    all on the free samples of the class. The multipliers ν, one a sample, keep the sums over the
+    classes at zero; eliminating them leaves one more system, Σ_c K_c⁻¹ with a side as long as there
+    are samples. Constants are multipliers, too: one more right-hand side a class, of ones, is
+    eliminated last.
 
     Parameters
     ----------
     K : ndarray of shape (n, n) or (classes, n, n), or a kernel of another form
-        The combined matrices at d; of the other forms only the block of the samples with free coefficients is asked.
+        The combined matrices at d; of the other forms only the block of the samples with free
+        coefficients is asked.
     program : MulticlassProgram
         The rest of the problem.
     beta : ndarray of shape (n, classes)
@@ -63,10 +71,11 @@ def multiclass_curvature(
     products : ndarray of shape (P, n_rows, classes)
         K_m β.
     rows : ndarray of shape (n_rows,), optional
-        Where the products are given, in ascending order: at least where β is not zero. By default everywhere.
+        Where the products are given, in ascending order: at least where β is not zero. By default
+        everywhere.
     single : bool, default=False
-        Whether single precision will do, which leaves the curvature right to a few digits. Arrays that are in single
-        precision already have no more to give.
+        Whether single precision will do, which leaves the curvature right to a few digits. Arrays
+        that are in single precision already have no more to give.
 
     Returns
     -------
@@ -94,7 +103,8 @@ def multiclass_curvature(
         H = system.curvature()
     if not program.constants:
         return H
-    # The last of every class's right-hand sides is eliminated; those of all classes together are none.
+    # The last of every class's right-hand sides is eliminated; those of all classes together are
+    # none.
     last = np.arange(k) * (P + 1) + P
     others = np.delete(np.arange(k * (P + 1)), last)
     coupling = H[np.ix_(others, last)]
@@ -110,7 +120,8 @@ def eliminate(
     shared: Indices,
     sides: Callable[[int, Indices], Array],
 ) -> None:
-    """Add every class to the system, with the right-hand sides that sides(c, its free samples) returns.
+    """Add every class to the system, with the right-hand sides that sides(c, its free samples)
+    returns.
 
     Classes are added on threads of their own: libraries should be kept to one.
     """
@@ -118,7 +129,9 @@ def eliminate(
     def add(c: int) -> None:
         at = np.flatnonzero(free[:, c])
         if len(at):
-            system.add(c, blocks.take(c, at, system.dtype), sides(c, at), np.searchsorted(shared, at))
+            system.add(
+                c, blocks.take(c, at, system.dtype), sides(c, at), np.searchsorted(shared, at)
+            )
 
     flops = float(np.sum(free.sum(axis=0, dtype=np.float64) ** 3))
     # A factorisation computes 16 of them in the time in which a byte is read.
@@ -159,13 +172,15 @@ class FreeBlocks:
 
     @property
     def scale(self) -> float:
-        """The mean diagonal: a class without weights is flat, and made as stiff as rounding makes the others."""
+        """The mean diagonal: a class without weights is flat, and made as stiff as rounding makes
+        the others."""
         if isinstance(self.K, FeatureBlock):
             return self.K.mean_diagonal()
         return float(np.diagonal(self.K, axis1=-2, axis2=-1).mean())
 
     def take(self, c: int, at: Indices, dtype: np.dtype[Any]) -> AnyArray:
-        """Return the block of a class at these samples in an array of its own, at least the lower half of it."""
+        """Return the block of a class at these samples in an array of its own, at least the lower
+        half of it."""
         from kernelmosaic.solvers._numba_multiclass import take_lower
 
         inside = at if self.samples is None else np.searchsorted(self.samples, at)
@@ -177,7 +192,8 @@ class FreeBlocks:
 
 
 class SchurSystem:
-    """What the classes add up to: their own answers, and what the samples with free coefficients share.
+    """What the classes add up to: their own answers, and what the samples with free coefficients
+    share.
 
     Parameters
     ----------
@@ -188,10 +204,13 @@ class SchurSystem:
     scale : float
         What the diagonals are like, for a class that has none.
     damping : float, default=0.0
-        Relative to the scale: added to the diagonals, for a direction, which needs the inverses afterwards.
+        Relative to the scale: added to the diagonals, for a direction, which needs the inverses
+        afterwards.
     """
 
-    def __init__(self, n_shared: int, side: int, dtype: np.dtype[Any], scale: float, damping: float = 0.0) -> None:
+    def __init__(
+        self, n_shared: int, side: int, dtype: np.dtype[Any], scale: float, damping: float = 0.0
+    ) -> None:
         self.dtype, self.scale, self.damping = dtype, scale, damping
         self.lock = Lock()
         self.H = np.zeros((side, side))
@@ -200,7 +219,8 @@ class SchurSystem:
         self.answers = np.zeros((n_shared, side), dtype=dtype)
 
     def add(self, c: int, A: AnyArray, V: Array, at: Indices) -> None:
-        """Add a class: its block, which is used up, the right-hand sides, and which of the shared samples these are."""
+        """Add a class: its block, which is used up, the right-hand sides, and which of the shared
+        samples these are."""
         from kernelmosaic.solvers._numba_multiclass import add_lower
 
         columns = slice(c * V.shape[1], (c + 1) * V.shape[1])
@@ -215,7 +235,8 @@ class SchurSystem:
                 self.kept[c] = at, A
 
     def direction(self) -> Array:
-        """Return the answers to one right-hand side a class, of shape (n_shared, classes), the samples' sums kept."""
+        """Return the answers to one right-hand side a class, of shape (n_shared, classes), the
+        samples' sums kept."""
         multipliers = self._solve(self.inverses, self.answers.sum(axis=1))
         out = self.answers.astype(np.float64)
         for c, (at, A) in self.kept.items():
@@ -231,15 +252,18 @@ class SchurSystem:
     def _solve(self, A: AnyArray, right: AnyArray, least: float = 0.0) -> AnyArray:
         """Solve with A, of which the lower half is given and overwritten by its factor."""
         diagonal = A.diagonal().copy()
-        # Enough to factorise a block that is positive semi-definite only up to rounding, or a class without weights.
-        noise = (1e-9 if self.dtype == np.float64 else 1e-5) * max(float(diagonal.mean()), least) + 1e-12
+        # Enough to factorise a block that is positive semi-definite only up to rounding, or a class
+        # without weights.
+        noise = (1e-9 if self.dtype == np.float64 else 1e-5) * max(
+            float(diagonal.mean()), least
+        ) + 1e-12
         np.fill_diagonal(A, diagonal + noise)
         factorise(A)
         # Transposed, the lower half is the upper one in the order that cho_solve need not copy.
         return np.asarray(cho_solve((A.T, False), right, check_finite=False))
 
 
-# Factors with the interpreter's lock released, unlike scipy.linalg's --------------------------------------------------
+# Factors with the interpreter's lock released, unlike scipy.linalg's ------------------------------
 
 
 def factorise(A: AnyArray) -> None:
@@ -260,44 +284,56 @@ def _call(name: str, A: AnyArray) -> None:
     routine = _routine({"f": "s", "d": "d"}[A.dtype.char] + name)
     routine(b"U", ctypes.byref(size), A.ctypes.data, ctypes.byref(size), ctypes.byref(failed))
     if failed.value:
-        raise np.linalg.LinAlgError("a kernel matrix is not positive semi-definite, even up to rounding.")
+        raise np.linalg.LinAlgError(
+            "a kernel matrix is not positive semi-definite, even up to rounding."
+        )
 
 
 @lru_cache(maxsize=4)
 def _routine(name: str) -> Callable[..., None]:
-    """Return the routine that scipy was built with; calls through ctypes release the interpreter's lock."""
+    """Return the routine that scipy was built with; calls through ctypes release the interpreter's
+    lock."""
     from scipy.linalg import cython_lapack
 
     capsule = cython_lapack.__pyx_capi__[name]
     api = ctypes.pythonapi
     get_name = ctypes.PYFUNCTYPE(ctypes.c_char_p, ctypes.py_object)(("PyCapsule_GetName", api))
-    get_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_GetPointer", api))
+    get_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
+        ("PyCapsule_GetPointer", api)
+    )
     integer = ctypes.POINTER(ctypes.c_int)
     kind = ctypes.CFUNCTYPE(None, ctypes.c_char_p, integer, ctypes.c_void_p, integer, integer)
     return kind(get_pointer(capsule, get_name(capsule)))
 
 
-# Steps ----------------------------------------------------------------------------------------------------------------
+# Steps --------------------------------------------------------------------------------------------
 
 
 class DampedNewton:
     """Steps towards where all free coefficients are optimal, the others staying where they are.
 
-    On the free coefficients, their sums over the classes kept, the objective is quadratic, and its maximum solves a
-    linear system. Undamped, many samples would leave their bounds; as much is added to the diagonal as keeps most of
-    them inside, and it is learned from step to step how much that is.
+    On the free coefficients, their sums over the classes kept, the objective is quadratic, and its
+    maximum solves a linear system. Undamped, many samples would leave their bounds; as much is
+    added to the diagonal as keeps most of them inside, and it is learned from step to step how much
+    that is.
     """
 
     def __init__(self) -> None:
         self.damping = 1e-2  # relative to the mean diagonal
 
     def step(
-        self, K: AnyArray, program: MulticlassProgram, beta: Matrix, residual: Matrix, shift: float = 0.0
+        self,
+        K: AnyArray,
+        program: MulticlassProgram,
+        beta: Matrix,
+        residual: Matrix,
+        shift: float = 0.0,
     ) -> float:
-        """Take a step and return by how much the objective has risen; zero if there was none to take.
+        """Take a step and return by how much the objective has risen; zero if there was none to
+        take.
 
-        Samples that would leave their bounds go as far as these, and a line search along what is left makes it an
-        ascent.
+        Samples that would leave their bounds go as far as these, and a line search along what is
+        left makes it an ascent.
 
         Parameters
         ----------
@@ -321,15 +357,21 @@ class DampedNewton:
             step = self._direction(K, free, shared, residual, shift)
             # How much of its step each sample can take, at most all of it.
             lower, upper = some.bounds()
-            room, length = np.where(step > 0, upper - beta[shared], beta[shared] - lower), np.abs(step)
-            step *= np.divide(room, length, out=np.ones_like(room), where=length > room).min(axis=1, keepdims=True)
+            room, length = (
+                np.where(step > 0, upper - beta[shared], beta[shared] - lower),
+                np.abs(step),
+            )
+            step *= np.divide(room, length, out=np.ones_like(room), where=length > room).min(
+                axis=1, keepdims=True
+            )
             moves = _products(K, shared, step) + shift * step.sum(axis=0)[:, np.newaxis]
         slope = float(np.sum(residual[:, shared].T * step))
         bend = float(np.sum(moves[:, shared].T * step))
         if not 0.0 < slope < np.inf:
             return 0.0
         best = slope / max(bend, 1e-300)
-        # A step that could have been as long or longer is damped less the next time, one that was far too long more.
+        # A step that could have been as long or longer is damped less the next time, one that was
+        # far too long more.
         if best >= 0.9:
             self.damping = max(0.4 * self.damping, 1e-7)
         elif best < 0.4:
@@ -340,8 +382,11 @@ class DampedNewton:
         residual -= size * moves
         return size * (slope - 0.5 * size * bend)
 
-    def _direction(self, K: AnyArray, free: Mask, shared: Indices, residual: Matrix, shift: float) -> Array:
-        """Return the step to the damped maximum, of shape (n_shared, classes); zeros if rounding is in the way."""
+    def _direction(
+        self, K: AnyArray, free: Mask, shared: Indices, residual: Matrix, shift: float
+    ) -> Array:
+        """Return the step to the damped maximum, of shape (n_shared, classes); zeros if rounding is
+        in the way."""
         blocks = replace(FreeBlocks.of(K, shared), shift=shift)
         system = SchurSystem(len(shared), free.shape[1], blocks.dtype, blocks.scale, self.damping)
         try:
@@ -360,4 +405,6 @@ def _products(K: AnyArray, shared: Indices, step: Array) -> Array:
     columns = step.T.astype(K.dtype)
     if len(K) == 1:
         return np.asarray(columns @ K[0][shared], dtype=np.float64)
-    return np.stack([column @ K_c[shared] for column, K_c in zip(columns, K, strict=True)]).astype(np.float64)
+    return np.stack([column @ K_c[shared] for column, K_c in zip(columns, K, strict=True)]).astype(
+        np.float64
+    )

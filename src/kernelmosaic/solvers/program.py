@@ -1,4 +1,5 @@
-"""The dual program behind every machine with one output, that of several classes, and what their points are worth."""
+"""The dual program behind every machine with one output, that of several classes, and what their
+points are worth."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ Matrix = Array
 #: The attributes of a program with one number per sample.
 VECTORS = ("target", "lower", "upper", "ridge")
 
-#: Below this curvature a direction counts as flat: the kernel is positive semi-definite only up to rounding.
+#: Below this curvature a direction counts as flat: the kernel is positive semi-definite only up to
+#: rounding.
 FLAT = 1e-12
 
 #: Samples that compiled steps handle at once: the keys of a strip stay in the first-level cache.
@@ -30,7 +32,8 @@ STRIP = 512
 #: With more samples, the best intercept is first looked for among about a thousand of them.
 MANY_SAMPLES = 4000
 
-#: Relative to the sizes summed: a sum of coefficients this near to the total meets it up to rounding.
+#: Relative to the sizes summed: a sum of coefficients this near to the total meets it up to
+#: rounding.
 MET = 1e-12
 
 
@@ -49,7 +52,8 @@ class Program:
     epsilon : float
         Half-width of the insensitive tube.
     total : float or None
-        What the coefficients sum to; None leaves the sum free, and the machine without an intercept.
+        What the coefficients sum to; None leaves the sum free, and the machine without an
+        intercept.
     """
 
     target: Vector
@@ -93,11 +97,14 @@ class Program:
             return xp.where(over, self.upper, xp.where(under, self.lower, 0.0))
         excess = xp.sign(residual) * xp.clip(abs(residual) - self.epsilon, 0.0, None)
         with np.errstate(divide="ignore", invalid="ignore"):
-            u = xp.where(self.ridge > 0, excess / self.ridge, xp.where(excess == 0, 0.0, excess * np.inf))
+            u = xp.where(
+                self.ridge > 0, excess / self.ridge, xp.where(excess == 0, 0.0, excess * np.inf)
+            )
         return xp.clip(u, self.lower, self.upper)
 
     def losses(self, values: ArrayOrTensor, intercept: Any) -> ArrayOrTensor:
-        """Return what the primal objective of the machine f + intercept adds to ½βᵀKβ, where values = Kβ."""
+        """Return what the primal objective of the machine f + intercept adds to ½βᵀKβ, where values
+        = Kβ."""
         residual = self.target - values - intercept
         return self._loss(self.conjugate_argmax(residual), residual, intercept)
 
@@ -109,24 +116,27 @@ class Program:
         return u * slope - self.epsilon * abs(u) - 0.5 * self.ridge * u**2
 
     def primal_value(self, quadratic: float, values: Vector, intercept: float) -> float:
-        """Return the primal objective of the machine f + intercept, where values = Kβ and quadratic = ½βᵀKβ."""
+        """Return the primal objective of the machine f + intercept, where values = Kβ and quadratic
+        = ½βᵀKβ."""
         residual = self.target - values - intercept
         u = self.conjugate_argmax(residual)
         if not bool(backend_of(u).xp.isfinite(u).all()):
             return np.inf
         return require_finite(quadratic + float(self._loss(u, residual, intercept)))
 
-    # Where β may move, by the residual t − Kβ − ρβ --------------------------------------------------------------------
+    # Where β may move, by the residual t − Kβ − ρβ ------------------------------------------------
 
     def slopes(self, beta: ArrayOrTensor, residual: ArrayOrTensor) -> tuple[Any, Any]:
-        """Return the slopes of the objective as each β grows and as it shrinks; infinite where the box forbids it."""
+        """Return the slopes of the objective as each β grows and as it shrinks; infinite where the
+        box forbids it."""
         xp, e = backend_of(beta).xp, self.epsilon
         rising = xp.where(beta < self.upper, residual - xp.where(beta >= 0, e, -e), -np.inf)
         falling = xp.where(beta > self.lower, residual - xp.where(beta > 0, e, -e), np.inf)
         return rising, falling
 
     def violation(self, highest: float, lowest: float) -> float:
-        """Return the slope of the steepest step, from the largest slope of a rise and the least of a fall."""
+        """Return the slope of the steepest step, from the largest slope of a rise and the least of
+        a fall."""
         return max(highest, -lowest, 0.0) if self.total is None else max(highest - lowest, 0.0)
 
     def free(self, beta: ArrayOrTensor) -> ArrayOrTensor:
@@ -135,7 +145,8 @@ class Program:
         return backend_of(beta).nonzero(inside & (beta != 0) if self.epsilon else inside)
 
     def sign_limits(self, rows: RowIndex, beta: ArrayOrTensor) -> tuple[Any, Any]:
-        """Return the bounds of some samples within which none of their β changes its sign, where the slope jumps."""
+        """Return the bounds of some samples within which none of their β changes its sign, where
+        the slope jumps."""
         xp, lower, upper = backend_of(beta).xp, self.lower[rows], self.upper[rows]
         if not self.epsilon:
             return lower, upper
@@ -143,16 +154,20 @@ class Program:
         return lower, xp.where(beta < 0, xp.clip(upper, None, 0.0), upper)
 
     def value_noise(self, beta: ArrayOrTensor, diagonal: ArrayOrTensor, dtype: DType) -> float:
-        """Return what a value of zero may come out as where K, of this diagonal, is known up to its type's rounding.
+        """Return what a value of zero may come out as where K, of this diagonal, is known up to its
+        type's rounding.
 
-        It is asked of programs with t = 0. Their value is never positive, so zero is the best there is, and a one-class
-        machine whose samples surround the origin reaches it. No relative gap to zero is ever small.
+        It is asked of programs with t = 0. Their value is never positive, so zero is the best there
+        is, and a one-class machine whose samples surround the origin reaches it. No relative gap to
+        zero is ever small.
         """
         if self.target.any():
             return 0.0
-        return float(np.finfo(dtype).eps) * float(np.sqrt(self.n_samples)) * float(diagonal @ beta**2)
+        return (
+            float(np.finfo(dtype).eps) * float(np.sqrt(self.n_samples)) * float(diagonal @ beta**2)
+        )
 
-    # What bounds the value when Kβ is known up to rounding -----------------------------------------------------------
+    # What bounds the value when Kβ is known up to rounding ----------------------------------------
 
     def worst_losses(self, values: Vector, intercept: float, error: Vector) -> Vector:
         """Return the most that each sample's loss may be, where Kβ is `values` up to `error`.
@@ -169,22 +184,36 @@ class Program:
             terms = self._terms(u, ends)
         return np.asarray(np.where(np.isfinite(u), terms, np.inf).max(axis=0))
 
-    def primal_bound(self, quadratic: float, values: Vector, intercept: float, error: Vector) -> float:
-        """Return a number that the primal objective of f + intercept does not exceed, for Kβ up to `error`."""
+    def primal_bound(
+        self, quadratic: float, values: Vector, intercept: float, error: Vector
+    ) -> float:
+        """Return a number that the primal objective of f + intercept does not exceed, for Kβ up to
+        `error`."""
         constant = intercept * (self.total or 0.0)
         losses = float(self.worst_losses(values, intercept, error).sum())
-        return quadratic + losses + constant + sum_rounding(self.n_samples) * (quadratic + losses + abs(constant))
+        return (
+            quadratic
+            + losses
+            + constant
+            + sum_rounding(self.n_samples) * (quadratic + losses + abs(constant))
+        )
 
     def linear_bound(self, beta: Vector, intercept: float) -> float:
-        """Return a number that `linear_value` exceeds by no less than its rounding and what Σβ misses of the total.
+        """Return a number that `linear_value` exceeds by no less than its rounding and what Σβ
+        misses of the total.
 
-        A sum that misses its total by δ moves the dual value by δ times the multiplier, which is the intercept.
+        A sum that misses its total by δ moves the dual value by δ times the multiplier, which is
+        the intercept.
         """
-        size = float((np.abs(self.target) + self.epsilon) @ np.abs(beta) + 0.5 * self.ridge @ beta**2)
-        missed = 0.0 if self.total is None else abs(intercept) * abs(fsum([*beta.tolist(), -self.total]))
+        size = float(
+            (np.abs(self.target) + self.epsilon) @ np.abs(beta) + 0.5 * self.ridge @ beta**2
+        )
+        missed = (
+            0.0 if self.total is None else abs(intercept) * abs(fsum([*beta.tolist(), -self.total]))
+        )
         return float(self.linear_value(beta)) - sum_rounding(self.n_samples) * size - missed
 
-    # The intercept ----------------------------------------------------------------------------------------------------
+    # The intercept --------------------------------------------------------------------------------
 
     def best_intercept(self, values: ArrayOrTensor, near: float | None = None) -> float:
         """Return the intercept that minimises the primal objective, given Kβ.
@@ -196,21 +225,23 @@ class Program:
         ends = [end for end in interval if np.isfinite(end)]
         return float(np.mean(ends)) if ends else 0.0
 
-    def optimal_intercepts(self, values: ArrayOrTensor, near: float | None = None) -> tuple[float, float]:
+    def optimal_intercepts(
+        self, values: ArrayOrTensor, near: float | None = None
+    ) -> tuple[float, float]:
         """Return the first and the last intercept that minimise the primal objective, given Kβ.
 
-        With zᵢ = tᵢ − (Kβ)ᵢ and u of `conjugate_argmax`, the objective has the slope total − S(b) at
-        the intercept b, where S(b) = Σ uᵢ(zᵢ − b). S never rises with b. The optimal intercepts are
-        those at which it passes the total, an interval:
+        With zᵢ = tᵢ − (Kβ)ᵢ and u of `conjugate_argmax`, the objective has the slope total − S(b)
+        at the intercept b, where S(b) = Σ uᵢ(zᵢ − b). S never rises with b. The optimal intercepts
+        are those at which it passes the total, an interval:
 
             first = sup {b : S(b) > total},    last = inf {b : S(b) < total}.
 
-        S changes at the samples for which zᵢ − b is at the edge of the tube, ±ε, or, where they have
-        a ridge, between the edge and ±ε + ρᵢ times the bound. At the solution these are the free
-        samples: βᵢ = uᵢ is between its bounds, so that b = zᵢ ∓ ε − ρᵢβᵢ. Where such a sample exists,
-        first and last are the same. Where there is none, S equals the total from one bend of the
-        losses to the next, and these two are the ends; an end is infinite if no sample bends there.
-        Without a sum to keep the machine has no intercept: both ends are zero.
+        S changes at the samples for which zᵢ − b is at the edge of the tube, ±ε, or, where they
+        have a ridge, between the edge and ±ε + ρᵢ times the bound. At the solution these are the
+        free samples: βᵢ = uᵢ is between its bounds, so that b = zᵢ ∓ ε − ρᵢβᵢ. Where such a sample
+        exists, first and last are the same. Where there is none, S equals the total from one bend
+        of the losses to the next, and these two are the ends; an end is infinite if no sample bends
+        there. Without a sum to keep the machine has no intercept: both ends are zero.
 
         Parameters
         ----------
@@ -227,16 +258,20 @@ class Program:
             return 0.0, 0.0
         z = self.target - values
 
-        # 1. Of many samples, keep those whose u may bend near the optimum; what others add to S is known.
+        # 1. Of many samples, keep those whose u may bend near the optimum; what others add to S is
+        #    known.
         undecided = self._undecided(z, near)
         program, z = undecided.program, undecided.z
 
-        # 2. The intercepts, in order, at which some u bends: an edge of the tube, and the other end of the
+        # 2. The intercepts, in order, at which some u bends: an edge of the tube, and the other end
+        #    of the
         # line that begins there. Between two of them S is linear.
         edges = np.concatenate([z - program.epsilon, z + program.epsilon])
         line_ends = edges
         if program.has_ridge:
-            line_ends = edges - np.concatenate([program.ridge * program.upper, program.ridge * program.lower])
+            line_ends = edges - np.concatenate(
+                [program.ridge * program.upper, program.ridge * program.lower]
+            )
         ends = [-np.inf, np.inf, undecided.low, undecided.high]
         knots = np.unique(np.concatenate([edges, line_ends, ends]))
         if len(knots) == 2:  # outputs have overflown
@@ -280,7 +315,9 @@ class Program:
                 return float(root), float(root)
         return float(knots[first]), float(knots[first])
 
-    def _excess_by_segment(self, undecided: Undecided, knots: Vector, middles: Vector) -> Callable[[int], float]:
+    def _excess_by_segment(
+        self, undecided: Undecided, knots: Vector, middles: Vector
+    ) -> Callable[[int], float]:
         """Return a function that says by how much S exceeds the total in the middle of a segment.
 
         It is asked of the program of the undecided samples. Rounding counts as no excess.
@@ -296,12 +333,13 @@ class Program:
 
             return excess
 
-        # Without a ridge samples are at their upper bound, zero or their lower bound: cumulative sums of
-        # the bounds, by z, give S in all segments at once.
+        # Without a ridge samples are at their upper bound, zero or their lower bound: cumulative
+        # sums of the bounds, by z, give S in all segments at once.
         order = np.argsort(z)
         from_here_on = np.append(np.cumsum(self.upper[order][::-1])[::-1], 0.0)
         up_to_here = np.append(0.0, np.cumsum(self.lower[order]))
-        # By the ends of a segment: where they are next to each other, its middle rounds to one of them.
+        # By the ends of a segment: where they are next to each other, its middle rounds to one of
+        # them.
         at_upper = from_here_on[np.searchsorted(z[order] - self.epsilon, knots[:-1], "right")]
         at_lower = up_to_here[np.searchsorted(z[order] + self.epsilon, knots[1:])]
         excesses = at_upper + at_lower - (self.total or 0.0)
@@ -310,7 +348,8 @@ class Program:
         return numbers.__getitem__
 
     def _undecided(self, z: ArrayOrTensor, near: float | None) -> Undecided:
-        """Return the samples whose u may bend between two intercepts around the optimum, z = t − Kβ.
+        """Return the samples whose u may bend between two intercepts around the optimum, z = t −
+        Kβ.
 
         Of few samples on the host all are left undecided.
         """
@@ -325,7 +364,8 @@ class Program:
             subsample = self.subsampled(spaced)
             reference = subsample.best_intercept(subsample.target - z_spaced)
 
-        # Intercepts at which one of these bends are tried to both sides of it, in steps that double.
+        # Intercepts at which one of these bends are tried to both sides of it, in steps that
+        # double.
         candidates = np.sort(np.concatenate([z_spaced - self.epsilon, z_spaced + self.epsilon]))
         n_candidates, middle = len(candidates), int(np.searchsorted(candidates, reference))
 
@@ -341,13 +381,17 @@ class Program:
         low = float(candidates[below]) if below >= 0 else -np.inf
         high = float(candidates[above]) if above < n_candidates else np.inf
 
-        # Between the two, the u of most samples is a bound, or zero in the tube, or on the line of the ridge.
+        # Between the two, the u of most samples is a bound, or zero in the tube, or on the line of
+        # the ridge.
         upper_edge, lower_edge = z - self.epsilon, z + self.epsilon
         upper_end, lower_end = upper_edge, lower_edge
         settled = (upper_edge < low) & (lower_edge > high)
         slope = 0.0
         if self.has_ridge:
-            upper_end, lower_end = upper_edge - self.ridge * self.upper, lower_edge - self.ridge * self.lower
+            upper_end, lower_end = (
+                upper_edge - self.ridge * self.upper,
+                lower_edge - self.ridge * self.lower,
+            )
             rising = (upper_end <= low) & (upper_edge >= high)
             falling = (lower_edge <= low) & (lower_end >= high)
             on_line = (rising | falling) & (self.ridge > 0)
@@ -357,7 +401,9 @@ class Program:
         u = self.conjugate_argmax(z - reference)[settled]
         kept = backend.nonzero(~settled)
         program = self.take(kept, self.target[kept], (self.total or 0.0) - float(u.sum()))
-        return Undecided(program, backend.to_numpy(z[kept]), low, high, reference, slope, float(abs(u).sum()))
+        return Undecided(
+            program, backend.to_numpy(z[kept]), low, high, reference, slope, float(abs(u).sum())
+        )
 
     def excess_sum(self, u: ArrayOrTensor, others: float = 0.0, others_size: float = 0.0) -> float:
         """Return by how much u and what others add exceed the total; 0 if that is rounding only.
@@ -371,8 +417,9 @@ class Program:
     def feasible(self, beta: Vector) -> Vector:
         """Return the point of the feasible set nearest to beta."""
         self.require_feasible()
-        # The nearest point maximises ⟨β, u⟩ − ½‖u‖²: a program without a kernel, solved by its intercept. Far away β is
-        # known only to its own rounding, so the first answer's sum is mended by a second.
+        # The nearest point maximises ⟨β, u⟩ − ½‖u‖²: a program without a kernel, solved by its
+        # intercept. Far away β is known only to its own rounding, so the first answer's sum is
+        # mended by a second.
         for _ in range(2):
             clipped = np.clip(beta, self.lower, self.upper)
             if self.total is None or self.excess_sum(clipped) == 0:
@@ -385,10 +432,12 @@ class Program:
         return beta
 
     def _shift_by_newton(self, z: Vector) -> float | None:
-        """Return where Σu(z − shift) is the total, by Newton steps from zero, or None where it is flat.
+        """Return where Σu(z − shift) is the total, by Newton steps from zero, or None where it is
+        flat.
 
-        The sum is piecewise linear: once no bend lies between, one step is exact. A start is rarely so far off its
-        total that more than a few are needed, where `optimal_intercepts` sorts all samples.
+        The sum is piecewise linear: once no bend lies between, one step is exact. A start is rarely
+        so far off its total that more than a few are needed, where `optimal_intercepts` sorts all
+        samples.
         """
         shift, low, high = 0.0, -np.inf, np.inf
         for _ in range(40):
@@ -404,29 +453,39 @@ class Program:
             shift += excess / slope
             if not low < shift < high:
                 shift = 0.5 * (low + high)
-            if not low < shift < high:  # its own last digit moves the sum by more than the sum is known to
+            if (
+                not low < shift < high
+            ):  # its own last digit moves the sum by more than the sum is known to
                 return float(shift) if np.isfinite(shift) else None
         return None
 
     def continued(self, beta: Vector, before: Program) -> Vector:
-        """Return a start near the solution β of a program with other bounds: coefficients at one go to the new one."""
+        """Return a start near the solution β of a program with other bounds: coefficients at one go
+        to the new one."""
         moved = np.where((beta >= before.upper) & (beta > 0), self.upper, beta)
         moved = np.where((beta <= before.lower) & (beta < 0), self.lower, moved)
         return np.clip(np.where(np.isfinite(moved), moved, beta), self.lower, self.upper)
 
     def subsampled(self, rows: RowIndex) -> Program:
-        """Return the program of some samples in which each stands for as many as were left out beside it."""
+        """Return the program of some samples in which each stands for as many as were left out
+        beside it."""
         share, few = self.n_samples / len(rows), self.take(rows, self.target[rows], self.total)
-        return replace(few, lower=share * few.lower, upper=share * few.upper, ridge=few.ridge / share)
+        return replace(
+            few, lower=share * few.lower, upper=share * few.upper, ridge=few.ridge / share
+        )
 
     def take(self, rows: RowIndex, target: TargetLike, total: float | None) -> Program:
-        """Return the program of some samples with a target and a total of their own, its vectors on the host."""
+        """Return the program of some samples with a target and a total of their own, its vectors on
+        the host."""
         fetch = backend_of(self.target).to_numpy
         lower, upper, ridge = (fetch(one[rows]) for one in (self.lower, self.upper, self.ridge))
-        return replace(self, target=fetch(target), lower=lower, upper=upper, ridge=ridge, total=total)
+        return replace(
+            self, target=fetch(target), lower=lower, upper=upper, ridge=ridge, total=total
+        )
 
     def spread(self, rows: RowIndex, n_samples: int) -> Program:
-        """Return the program of more samples, of which those beside the rows have no coefficient, and so no loss."""
+        """Return the program of more samples, of which those beside the rows have no coefficient,
+        and so no loss."""
 
         def among(own: Vector, others: float = 0.0) -> Vector:
             vector = np.full(n_samples, others)
@@ -435,7 +494,13 @@ class Program:
 
         # Where some samples have a ridge, those without a coefficient may have any.
         ridge = among(self.ridge, float(self.has_ridge))
-        return replace(self, target=among(self.target), lower=among(self.lower), upper=among(self.upper), ridge=ridge)
+        return replace(
+            self,
+            target=among(self.target),
+            lower=among(self.lower),
+            upper=among(self.upper),
+            ridge=ridge,
+        )
 
     @property
     def is_feasible(self) -> bool:
@@ -450,7 +515,8 @@ class Program:
         if not self.is_feasible:
             low, high = self.lower.sum(), self.upper.sum()
             raise ValueError(
-                f"No β is feasible: the bounds let the sum range from {low:g} to {high:g}, the total is {self.total:g}."
+                f"No β is feasible: the bounds let the sum range from {low:g} to {high:g}, the"
+                f" total is {self.total:g}."
             )
 
 
@@ -490,7 +556,8 @@ class Movable(NamedTuple):
     beta, residual : ndarray
         The coefficients and t − Kβ − ρβ, changed in place.
     rising, falling : ndarray
-        What to add to the residual for the slopes as β grows and as it shrinks, infinite where it may not; changed.
+        What to add to the residual for the slopes as β grows and as it shrinks, infinite where it
+        may not; changed.
     diagonal : ndarray
         That of K + diag ρ.
     ridge, lower, upper, epsilon : ndarray, float
@@ -527,7 +594,8 @@ class Solution:
     objective : float
         The dual value: a lower bound on the optimum of the primal.
     gap : float
-        (primal − dual) / max(|primal|, |dual|): a certificate, since no β can do better than the primal value.
+        (primal − dual) / max(|primal|, |dual|): a certificate, since no β can do better than the
+        primal value.
     n_iter : int
         Elementary steps taken by the solver.
     inside : bool
@@ -557,42 +625,54 @@ def certify(
     intercept: Any = None,
     **near: float | Vector,
 ) -> Solution:
-    """Return the solution with its certified relative duality gap, from β and Kβ where the program is.
+    """Return the solution with its certified relative duality gap, from β and Kβ where the program
+    is.
 
-    The program is a `Program` or a `MulticlassProgram`; the intercept is the best one unless it is given. It may be
-    looked for `near` a guess.
+    The program is a `Program` or a `MulticlassProgram`; the intercept is the best one unless it is
+    given. It may be looked for `near` a guess.
     """
     quadratic = 0.5 * float((beta * values).sum())
     dual = require_finite(float(program.linear_value(beta)) - quadratic)
     intercept = program.best_intercept(values, **near) if intercept is None else intercept
     primal = program.primal_value(quadratic, values, intercept)
     fetch = backend_of(beta).to_numpy
-    return Solution(fetch(beta), intercept, fetch(values), dual, relative_gap(primal, dual, noise), n_iter)
+    return Solution(
+        fetch(beta), intercept, fetch(values), dual, relative_gap(primal, dual, noise), n_iter
+    )
 
 
-def assess(gram: Any, program: Any, beta: Array, n_iter: int = 0, **near: float | Vector) -> Solution:
-    """Return a feasible β as a solution for a kernel, with Kβ as exact as the kernel computes it; see `certify`."""
+def assess(
+    gram: Any, program: Any, beta: Array, n_iter: int = 0, **near: float | Vector
+) -> Solution:
+    """Return a feasible β as a solution for a kernel, with Kβ as exact as the kernel computes it;
+    see `certify`."""
     noise = 0.0
     if beta.ndim == 1 and not program.target.any():
         noise = program.value_noise(beta, gram.diagonal(), gram.dtype)
-    return certify(program, beta, np.asarray(gram.products(beta, exact=True)), n_iter, noise, **near)
+    return certify(
+        program, beta, np.asarray(gram.products(beta, exact=True)), n_iter, noise, **near
+    )
 
 
 def require_finite(value: float) -> float:
-    """Return the value of a training problem, or raise a ValueError saying what makes it overflow."""
+    """Return the value of a training problem, or raise a ValueError saying what makes it
+    overflow."""
     if not np.isfinite(value):
         raise ValueError(
-            f"The objective is {value}: its terms overflow. Lower C (of BilinearMKLClassifier: kappa), or give the "
-            "kernels, and targets, a smaller scale; normalize='trace' puts kernels on one."
+            f"The objective is {value}: its terms overflow. Lower C (of BilinearMKLClassifier:"
+            " kappa), or give the kernels, and targets, a smaller scale; normalize='trace' puts"
+            " kernels on one."
         )
     return value
 
 
 def relative_gap(primal: float, dual: float, noise: float = 0.0) -> float:
-    """Return (primal − dual) / max(|primal|, |dual|), by which a search stops; zero when the dual is within the noise.
+    """Return (primal − dual) / max(|primal|, |dual|), by which a search stops; zero when the dual
+    is within the noise.
 
-    A primal value below the dual one means that rounding is reached, and the search ends there. What a fit states is
-    the certificate's, which clips nothing. A bound that is not finite bounds nothing: the gap is infinite then.
+    A primal value below the dual one means that rounding is reached, and the search ends there.
+    What a fit states is the certificate's, which clips nothing. A bound that is not finite bounds
+    nothing: the gap is infinite then.
 
     Parameters
     ----------
@@ -607,33 +687,37 @@ def relative_gap(primal: float, dual: float, noise: float = 0.0) -> float:
     return float(max(primal - dual, 0.0) / scale) if scale > 0 and abs(dual) >= noise else 0.0
 
 
-# How programs are solved: what tests and benchmarks vary, and the values that were tuned -----------------------------
+# How programs are solved: what tests and benchmarks vary, and the values that were tuned ----------
 
 
 @dataclass(frozen=True)
 class RoundOptions:
     """How the driver of working sets takes rounds."""
 
-    # Samples per round; None for what suits their number and the kernel: `share` of all samples within the limits
-    # `least` and `largest`, which the host solves as fast as a device does the rest.
+    # Samples per round; None for what suits their number and the kernel: `share` of all samples
+    # within the limits `least` and `largest`, which the host solves as fast as a device does the
+    # rest.
     size: int | None = None
     share: float = 1 / 4
     least: int = 1024
     largest: int = 4096
-    # A round ends when no violation is above this share of the largest it began with, or after so many steps a sample.
+    # A round ends when no violation is above this share of the largest it began with, or after so
+    # many steps a sample.
     inner: float = 0.1
     steps: int = 10
-    # Rounds in a row that neither raise the value by more than `rounding` of it, nor lower the gap to `lower` of it,
-    # before rounding is blamed: near the optimum the value has converged while the gap has half as many digits.
+    # Rounds in a row that neither raise the value by more than `rounding` of it, nor lower the gap
+    # to `lower` of it, before rounding is blamed: near the optimum the value has converged while
+    # the gap has half as many digits.
     idle: int = 5
     rounding: float = 1e-14
     lower: float = 0.9
-    # Share of the tolerance that rounds aim at: the certificate includes what single precision leaves out.
+    # Share of the tolerance that rounds aim at: the certificate includes what single precision
+    # leaves out.
     room: float = 1.0
     # How many certificates may be above the tolerance before the best is returned.
     certificates: int = 4
-    # Newton steps are tried on at most this many free samples; their block is factorised up to `factorised` samples,
-    # larger ones take conjugate-gradient steps.
+    # Newton steps are tried on at most this many free samples; their block is factorised up to
+    # `factorised` samples, larger ones take conjugate-gradient steps.
     newton_free: int = 400_000
     factorised: int = 6000
     # Most rounds between Newton steps, whose number doubles while a round gains more than they do.
@@ -644,65 +728,74 @@ class RoundOptions:
 class SolverOptions:
     """How the programs are solved: when a method takes over from another.
 
-    Costs are compared in floating-point operations (flops), steps or samples, none of which depends on how busy the
-    machine is, so that the same problem is solved the same way every time. The first words of a comment are the unit.
-    Values were tuned by hand on the benchmarks named; none has an optimum that is sharp.
+    Costs are compared in floating-point operations (flops), steps or samples, none of which depends
+    on how busy the machine is, so that the same problem is solved the same way every time. The
+    first words of a comment are the unit. Values were tuned by hand on the benchmarks named; none
+    has an optimum that is sharp.
     """
 
-    # Few samples ------------------------------------------------------------------------------------------------------
+    # Few samples ----------------------------------------------------------------------------------
 
-    # Samples. Up to so many NumPy does what compiled code does for more, which takes half a second to load
-    # (`benchmarks/latency.py`), and calls cost more than their arithmetic: kernels in factors are read as one array.
+    # Samples. Up to so many NumPy does what compiled code does for more, which takes half a second
+    # to load (`benchmarks/latency.py`), and calls cost more than their arithmetic: kernels in
+    # factors are read as one array.
     few: int = TINY
-    # Pair steps per sample of one solve, and per sample of all solves of a fit. After so many NumPy's steps have taken
-    # as long as compiled code takes to load: it is loaded then.
+    # Pair steps per sample of one solve, and per sample of all solves of a fit. After so many
+    # NumPy's steps have taken as long as compiled code takes to load: it is loaded then.
     numpy_steps: float = 10
     fit_steps: int = 5000
 
-    # Pair steps on a stored matrix (`benchmarks/solver.py`) -----------------------------------------------------------
+    # Pair steps on a stored matrix (`benchmarks/solver.py`) ---------------------------------------
 
-    # A share of the samples, and samples. The active samples are copied out and solved alone when they are fewer than
-    # this share of all, so that their block has at most a quarter of the entries, and the problem has at least
-    # `compact_samples`, for the copy to pay.
+    # A share of the samples, and samples. The active samples are copied out and solved alone when
+    # they are fewer than this share of all, so that their block has at most a quarter of the
+    # entries, and the problem has at least `compact_samples`, for the copy to pay.
     compact_share: float = 0.5
     compact_samples: int = 2000
-    # Pair steps per sample that have not been enough once Newton steps on the free samples are tried. Those of up to
-    # `few` samples cost next to nothing: they are tried after a sixth as many.
+    # Pair steps per sample that have not been enough once Newton steps on the free samples are
+    # tried. Those of up to `few` samples cost next to nothing: they are tried after a sixth as
+    # many.
     newton_after: float = 3
-    # Free samples. Newton steps are for at most so many, whose block of 128 MB in double precision is factorised.
+    # Free samples. Newton steps are for at most so many, whose block of 128 MB in double precision
+    # is factorised.
     newton_free: int = 4000
-    # Flops per sample and pair step. Factorising the block of |F| free samples takes |F|³: it waits until the pair
-    # steps since the last time make up for it, and then takes no longer than they did.
+    # Flops per sample and pair step. Factorising the block of |F| free samples takes |F|³: it waits
+    # until the pair steps since the last time make up for it, and then takes no longer than they
+    # did.
     flops_per_step: float = 20
 
-    # Rounds of working sets -------------------------------------------------------------------------------------------
+    # Rounds of working sets -----------------------------------------------------------------------
 
-    # Of a matrix on a device; of a kernel that is not stored, which must halve the gap in `idle` rounds; and of the
-    # program of several classes, where forming a larger block costs more than the rounds it saves.
+    # Of a matrix on a device; of a kernel that is not stored, which must halve the gap in `idle`
+    # rounds; and of the program of several classes, where forming a larger block costs more than
+    # the rounds it saves.
     rounds: RoundOptions = RoundOptions()
-    free_rounds: RoundOptions = RoundOptions(idle=30, rounding=np.inf, lower=0.5, room=0.9, certificates=3)
+    free_rounds: RoundOptions = RoundOptions(
+        idle=30, rounding=np.inf, lower=0.5, room=0.9, certificates=3
+    )
     class_rounds: RoundOptions = RoundOptions(largest=3000, steps=5)
-    # A share of a round. All free samples are in a round of a kernel that is not stored unless they take more than
-    # this: the rest is for those that violate optimality.
+    # A share of a round. All free samples are in a round of a kernel that is not stored unless they
+    # take more than this: the rest is for those that violate optimality.
     free_share: float = 0.8
-    # Samples per sample of a round. Above it a round sees little of the problem, and the first one starts from the
-    # solution for low-rank factors of the kernel.
+    # Samples per sample of a round. Above it a round sees little of the problem, and the first one
+    # starts from the solution for low-rank factors of the kernel.
     far: int = 4
 
-    # Kernels in factors (`benchmarks/factored.py`, `benchmarks/lowrank.py`) -------------------------------------------
+    # Kernels in factors (`benchmarks/factored.py`, `benchmarks/lowrank.py`) -----------------------
 
-    # Pair steps per sample. After so many a problem of few samples is left to interior points, which take some thirty
-    # factorisations however hard it is.
+    # Pair steps per sample. After so many a problem of few samples is left to interior points,
+    # which take some thirty factorisations however hard it is.
     pairs: int = 50
-    # Samples. Up to `few_written` the kernel is written down for pair steps, 16 MB in single precision; up to
-    # `most_written`, 144 MB, where there are half as many features or more: n²D flops are then no more than those of
-    # two Newton matrices of all samples.
+    # Samples. Up to `few_written` the kernel is written down for pair steps, 16 MB in single
+    # precision; up to `most_written`, 144 MB, where there are half as many features or more: n²D
+    # flops are then no more than those of two Newton matrices of all samples.
     few_written: int = 2000
     most_written: int = 6000
     # Samples. Least of a working set on the host: a round costs two passes over the rows besides.
     least_factored: int = 1000
-    # Rounds of working sets. So many in a row may fail to halve the gap before other methods are faster: at least
-    # `patience`, at most `longest_patience`, in between what costs a tenth of interior points.
+    # Rounds of working sets. So many in a row may fail to halve the gap before other methods are
+    # faster: at least `patience`, at most `longest_patience`, in between what costs a tenth of
+    # interior points.
     patience: int = 3
     longest_patience: int = 15
     # Newton matrices. Interior points from a cold start factorise about so many
@@ -710,45 +803,50 @@ class SolverOptions:
     path_matrices: int = 25
     # Flops. What an entry of a working set's block costs once it is formed.
     entry_flops: int = 50
-    # Proximal Newton steps. After so many interior points are faster, although their matrices sum over all samples and
-    # not only over the free ones.
+    # Proximal Newton steps. After so many interior points are faster, although their matrices sum
+    # over all samples and not only over the free ones.
     newton_steps: int = 50
-    # Relative duality gap. Below it softened Newton steps slow down, and working sets are at their best.
+    # Relative duality gap. Below it softened Newton steps slow down, and working sets are at their
+    # best.
     newton_goal: float = 3e-4
-    # Shares of the tolerance. The central path stops at these, one after the other: rounding coefficients to their
-    # bounds costs the rest of it. The gap of a machine whose kernel has a diagonal of its own is larger, by about a
-    # root, than that of the path, which counts the diagonal as slack.
+    # Shares of the tolerance. The central path stops at these, one after the other: rounding
+    # coefficients to their bounds costs the rest of it. The gap of a machine whose kernel has a
+    # diagonal of its own is larger, by about a root, than that of the path, which counts the
+    # diagonal as slack.
     path_fractions: tuple[float, ...] = (0.3, 0.01)
     shifted_path_fractions: tuple[float, ...] = (0.3, 0.01, 3e-4, 1e-5, 3e-7)
-    # Relative duality gap. The path is followed to no larger one: its last steps are few, and tell samples at their
-    # bounds from those that are free, from which the next solve starts.
+    # Relative duality gap. The path is followed to no larger one: its last steps are few, and tell
+    # samples at their bounds from those that are free, from which the next solve starts.
     path_gap: float = 3e-5
-    # Pair steps. As many take as long as one factorisation of few samples: for the count of steps of a fit.
+    # Pair steps. As many take as long as one factorisation of few samples: for the count of steps
+    # of a fit.
     steps_per_factorisation: int = 400
 
-    # Several classes --------------------------------------------------------------------------------------------------
+    # Several classes ------------------------------------------------------------------------------
 
     # Newton steps. Most in a round that leaves no sample out.
     class_newton: int = 20
-    # Coefficients. Up to so many interior points, which factorise a matrix per class in each step, take over from steps
-    # that solve one sample each.
+    # Coefficients. Up to so many interior points, which factorise a matrix per class in each step,
+    # take over from steps that solve one sample each.
     small: int = 1500
 
 
 DEFAULTS = SolverOptions()
 
 
-# Several classes -----------------------------------------------------------------------------------------------------
+# Several classes ----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class MulticlassProgram:
-    """max Σ_ic T_ic β_ic − ½ Σ_c β_cᵀ K_c β_c  where every sample's coefficients sum to zero over the classes.
+    """max Σ_ic T_ic β_ic − ½ Σ_c β_cᵀ K_c β_c  where every sample's coefficients sum to zero over
+    the classes.
 
-    With y the sample's class and p its C, β_iy ≥ 0, −p ≤ β_ic ≤ 0 for the other classes, and with one slack a
-    sample (Crammer and Singer) also β_iy ≤ p. Both machines ask f_y(xᵢ) − f_c(xᵢ) ≥ margin_ic − ξ of every other class
-    c, so that T_ic = −margin_ic and T_iy = 0. Where every class has a constant b_c, the coefficients of every class
-    sum to zero, too: Σ_i β_ic = 0, of which the b_c are the multipliers.
+    With y the sample's class and p its C, β_iy ≥ 0, −p ≤ β_ic ≤ 0 for the other classes, and with
+    one slack a sample (Crammer and Singer) also β_iy ≤ p. Both machines ask f_y(xᵢ) − f_c(xᵢ) ≥
+    margin_ic − ξ of every other class c, so that T_ic = −margin_ic and T_iy = 0. Where every class
+    has a constant b_c, the coefficients of every class sum to zero, too: Σ_i β_ic = 0, of which the
+    b_c are the multipliers.
 
     Attributes
     ----------
@@ -805,17 +903,20 @@ class MulticlassProgram:
         return float(self.sample_C @ (behind.sum(axis=1) if self.pairwise else behind.max(axis=1)))
 
     def _behind(self, values: Matrix) -> Matrix:
-        """Return by how much each sample's own class is too little ahead of every other, zero for itself."""
+        """Return by how much each sample's own class is too little ahead of every other, zero for
+        itself."""
         behind = self.margins + values - values[self.own][:, np.newaxis]
         behind[self.own] = 0.0
         return behind
 
     def primal_value(self, quadratic: float, values: Matrix, constants: Vector) -> float:
-        """Return the primal objective of the outputs values + constants, where quadratic = ½ Σ_c ‖w_c‖²."""
+        """Return the primal objective of the outputs values + constants, where quadratic = ½ Σ_c
+        ‖w_c‖²."""
         return require_finite(quadratic + self.losses(values + constants))
 
     def worst_losses(self, values: Matrix, constants: Vector, error: Matrix) -> Vector:
-        """Return the most that each sample's slacks may cost, where the outputs are `values` up to `error`."""
+        """Return the most that each sample's slacks may cost, where the outputs are `values` up to
+        `error`."""
         outputs = values + constants
         error = error + sum_rounding(1) * np.abs(outputs)
         behind = self._behind(outputs)
@@ -823,22 +924,38 @@ class MulticlassProgram:
         behind += sum_rounding(1) * (np.abs(self.margins + outputs) + np.abs(behind))
         behind[self.own] = 0.0
         behind = np.maximum(behind, 0.0)
-        return np.asarray(self.sample_C * (behind.sum(axis=1) if self.pairwise else behind.max(axis=1)))
+        return np.asarray(
+            self.sample_C * (behind.sum(axis=1) if self.pairwise else behind.max(axis=1))
+        )
 
-    def primal_bound(self, quadratic: float, values: Matrix, constants: Vector, error: Matrix) -> float:
+    def primal_bound(
+        self, quadratic: float, values: Matrix, constants: Vector, error: Matrix
+    ) -> float:
         """Return a number that the primal objective does not exceed, for outputs up to `error`."""
         value = quadratic + float(self.worst_losses(values, constants, error).sum())
         return value * (1.0 + sum_rounding(self.n_samples))
 
     def linear_bound(self, beta: Matrix, constants: Vector) -> float:
-        """Return a number that `linear_value` exceeds by no less than its rounding and what the sums of β miss."""
+        """Return a number that `linear_value` exceeds by no less than its rounding and what the
+        sums of β miss."""
         size = float(np.sum(np.abs(self.target * beta)))
-        missed = np.abs([fsum(own) for own in beta.T]) if self.constants else np.zeros(self.n_classes)
-        return self.linear_value(beta) - sum_rounding(beta.size) * size - float(np.abs(constants) @ missed)
+        missed = (
+            np.abs([fsum(own) for own in beta.T]) if self.constants else np.zeros(self.n_classes)
+        )
+        return (
+            self.linear_value(beta)
+            - sum_rounding(beta.size) * size
+            - float(np.abs(constants) @ missed)
+        )
 
     def take(self, which: Indices | slice) -> MulticlassProgram:
         """Return the program of some samples."""
-        return replace(self, labels=self.labels[which], margins=self.margins[which], sample_C=self.sample_C[which])
+        return replace(
+            self,
+            labels=self.labels[which],
+            margins=self.margins[which],
+            sample_C=self.sample_C[which],
+        )
 
     def given(self, constants: Vector) -> MulticlassProgram:
         """Return the program in which the constants are given: they are part of the margins."""
@@ -847,7 +964,10 @@ class MulticlassProgram:
 
     def bounds(self) -> tuple[Matrix, Matrix]:
         """Return the least and the largest coefficients."""
-        lower, upper = np.tile(-self.sample_C[:, np.newaxis], self.n_classes), np.zeros(self.margins.shape)
+        lower, upper = (
+            np.tile(-self.sample_C[:, np.newaxis], self.n_classes),
+            np.zeros(self.margins.shape),
+        )
         lower[self.own], upper[self.own] = 0.0, self.own_upper
         return lower, upper
 
@@ -866,24 +986,30 @@ class MulticlassProgram:
     def continued(self, beta: Matrix, before: MulticlassProgram) -> Matrix:
         """Return a start near the solution β of a program with another C.
 
-        A sample whose coefficients are as large as they may be keeps them so; the others stay as they are.
+        A sample whose coefficients are as large as they may be keeps them so; the others stay as
+        they are.
         """
-        ratio = np.divide(self.sample_C, before.sample_C, out=np.ones(self.n_samples), where=before.sample_C > 0)
+        ratio = np.divide(
+            self.sample_C, before.sample_C, out=np.ones(self.n_samples), where=before.sample_C > 0
+        )
         largest = -beta.min(axis=1) if self.pairwise else beta.max(axis=1)
         return beta * np.where(largest >= (1.0 - 1e-9) * before.sample_C, ratio, 1.0)[:, np.newaxis]
 
-    # Constants -------------------------------------------------------------------------------------------------------
+    # Constants ------------------------------------------------------------------------------------
 
     @property
     def class_C(self) -> Vector:
-        """What the samples of each class may have as coefficients at most, one slack each, in sum."""
+        """What the samples of each class may have as coefficients at most, one slack each, in
+        sum."""
         return np.asarray(np.bincount(self.labels, self.sample_C, self.n_classes), dtype=np.float64)
 
     def balanced(self, beta: Matrix) -> Matrix:
-        """Return a feasible point near a feasible β at which every class's coefficients sum to zero, up to rounding.
+        """Return a feasible point near a feasible β at which every class's coefficients sum to
+        zero, up to rounding.
 
-        The excess of the classes is moved between coefficients of the same sample that have room, by the squares of
-        their room, so that none leaves its bounds by much. What then is left makes all coefficients smaller.
+        The excess of the classes is moved between coefficients of the same sample that have room,
+        by the squares of their room, so that none leaves its bounds by much. What then is left
+        makes all coefficients smaller.
         """
         # The coefficients of a class without samples are all of one sign.
         beta = np.where(self.class_C == 0.0, 0.0, beta)
@@ -895,8 +1021,9 @@ class MulticlassProgram:
             if np.abs(excess).max() <= 1e-14 * np.abs(beta).sum():  # rounding
                 return beta
             room = np.maximum(np.minimum(beta - lower, upper - beta), 0.0)
-            # The step that takes the excess off the classes' sums and is least in Σ step²/weight, samples' sums kept,
-            # is −weight ∘ (u_c − the sample's mean of u), where u, a number per class, solves a system of the classes.
+            # The step that takes the excess off the classes' sums and is least in Σ step²/weight,
+            # samples' sums kept, is −weight ∘ (u_c − the sample's mean of u), where u, a number per
+            # class, solves a system of the classes.
             weight, total = room**2, (room**2).sum(axis=1, keepdims=True)
             own = np.divide(weight, total, out=np.zeros_like(weight), where=total > 0)
             u = np.linalg.lstsq(np.diag(weight.sum(axis=0)) - weight.T @ own, excess, rcond=None)[0]
@@ -906,21 +1033,30 @@ class MulticlassProgram:
         return self._shrunk(beta)
 
     def _shrunk(self, beta: Matrix) -> Matrix:
-        """Return t β plus, in the coefficients of each class's own samples, what its sum still lacks, t near one."""
+        """Return t β plus, in the coefficients of each class's own samples, what its sum still
+        lacks, t near one."""
         excess, class_C = beta.sum(axis=0), self.class_C
         excess -= excess.mean()
         lack, excess = np.maximum(-excess, 0.0), np.maximum(excess, 0.0)
         if not excess.sum() > 0.0:
             return beta
-        t = float(np.min(np.divide(class_C, class_C + lack, out=np.ones_like(class_C), where=class_C > 0)))
-        # The own samples of each class that lacks something take it, each by its C, from those with too much.
-        size = t * np.divide(lack, class_C, out=np.zeros_like(class_C), where=class_C > 0)[self.labels] * self.sample_C
+        t = float(
+            np.min(np.divide(class_C, class_C + lack, out=np.ones_like(class_C), where=class_C > 0))
+        )
+        # The own samples of each class that lacks something take it, each by its C, from those with
+        # too much.
+        size = (
+            t
+            * np.divide(lack, class_C, out=np.zeros_like(class_C), where=class_C > 0)[self.labels]
+            * self.sample_C
+        )
         out = t * beta - np.outer(size, excess / excess.sum())
         out[self.own] += size
         return self.feasible(out)
 
     def best_intercept(self, values: Matrix, near: Vector | None = None) -> Vector:
-        """Return constants of mean zero that cost no more than those to start from, class after class the best.
+        """Return constants of mean zero that cost no more than those to start from, class after
+        class the best.
 
         They are zeros unless the classes have constants, and start from zeros by default.
         """
@@ -934,7 +1070,8 @@ class MulticlassProgram:
         return np.asarray(b - b.mean())
 
     def _best_constant(self, values: Matrix, b: Vector, c: int) -> float:
-        """Return the best constant of one class, the others given; of several the nearest to what it is."""
+        """Return the best constant of one class, the others given; of several the nearest to what
+        it is."""
         behind = self._behind(values + b)
         members = self.labels == c
         others, own = behind[~members], np.delete(behind[members], c, axis=1)
@@ -945,7 +1082,8 @@ class MulticlassProgram:
             rest = np.delete(others, c, axis=1).max(axis=1, initial=0.0)
             ends, starts = own.max(axis=1, initial=-np.inf), np.maximum(rest, 0.0) - others[:, c]
             falling = self.sample_C[members]
-        # As the constant grows by t, members' slacks fall until t is at their end, others' rise from their start on.
+        # As the constant grows by t, members' slacks fall until t is at their end, others' rise
+        # from their start on.
         n_falling, costs = len(ends), self.sample_C[~members]
         one_constant = Program(
             target=np.concatenate([ends, starts]),

@@ -1,17 +1,20 @@
-"""The program for a kernel in factors, K = Z Zᵀ: Newton steps on the weights of the features, which may start anywhere.
+"""The program for a kernel in factors, K = Z Zᵀ: Newton steps on the weights of the features, which
+may start anywhere.
 
-The dual less ½σ‖β − β_k‖² is maximised instead of the dual itself, its answer is the next centre β_k, and σ shrinks.
-Each such problem is the same program with the ridge ρ + σ and the target t + σβ_k. The slope of its primal problem,
+The dual less ½σ‖β − β_k‖² is maximised instead of the dual itself, its answer is the next centre
+β_k, and σ shrinks. Each such problem is the same program with the ridge ρ + σ and the target t +
+σβ_k. The slope of its primal problem,
 
     min_{w, b}  ½‖w‖² + Σ_i ℓ_i(t_i + σβ_ki − ⟨z_i, w⟩ − b),
 
-is continuous and piecewise linear: β is read off the residuals, sample by sample, and only samples whose β is between
-its bounds bend the loss. So the Newton matrix I + ZᵀΘZ is a sum over these few, where interior points sum over all.
-With a ridge there is nothing to soften: σ is zero, and a handful of steps do.
+is continuous and piecewise linear: β is read off the residuals, sample by sample, and only samples
+whose β is between its bounds bend the loss. So the Newton matrix I + ZᵀΘZ is a sum over these few,
+where interior points sum over all. With a ridge there is nothing to soften: σ is zero, and a
+handful of steps do.
 
-w and b move together, so that β at the end of a whole step is read off residuals sample by sample, wherever the samples
-are: Zd, Zᵀβ and the next Newton matrix come out of one pass, and where rows are on other machines out of one trip. All
-vectors are where the features are.
+w and b move together, so that β at the end of a whole step is read off residuals sample by sample,
+wherever the samples are: Zd, Zᵀβ and the next Newton matrix come out of one pass, and where rows
+are on other machines out of one trip. All vectors are where the features are.
 """
 
 from __future__ import annotations
@@ -26,7 +29,15 @@ from kernelmosaic.backend import backend_of
 from kernelmosaic.gram.factored import FactoredGram, NewtonPass
 from kernelmosaic.gram.linear_algebra import Cholesky
 from kernelmosaic.solvers.line_search import Trials, line_search
-from kernelmosaic.solvers.program import MET, Program, Solution, SolverOptions, Vector, certify, relative_gap
+from kernelmosaic.solvers.program import (
+    MET,
+    Program,
+    Solution,
+    SolverOptions,
+    Vector,
+    certify,
+    relative_gap,
+)
 
 
 class ProximalNewton:
@@ -52,11 +63,14 @@ class ProximalNewton:
 
     References
     ----------
-    Li, Sun and Toh (2018), "A highly efficient semismooth Newton augmented Lagrangian method for solving Lasso
-    problems"; Rockafellar (1976), "Monotone operators and the proximal point algorithm".
+    Li, Sun and Toh (2018), "A highly efficient semismooth Newton augmented Lagrangian method for
+    solving Lasso problems"; Rockafellar (1976), "Monotone operators and the proximal point
+    algorithm".
     """
 
-    def __init__(self, gram: FactoredGram, program: Program, beta: Vector, values: Vector | None = None) -> None:
+    def __init__(
+        self, gram: FactoredGram, program: Program, beta: Vector, values: Vector | None = None
+    ) -> None:
         self.gram, self.backend = gram, gram.backend
         self.sigma = 0.0 if program.has_ridge_everywhere else self._first_sigma(program)
         self.program = program.placed(self.backend)
@@ -73,18 +87,22 @@ class ProximalNewton:
     def _first_sigma(self, p: Program) -> float:
         width = p.upper - p.lower
         width = width[np.isfinite(width) & (width > 0)]
-        some = self.gram.rows(np.unique(np.linspace(0, p.n_samples - 1, min(p.n_samples, 200)).astype(np.intp)))
+        some = self.gram.rows(
+            np.unique(np.linspace(0, p.n_samples - 1, min(p.n_samples, 200)).astype(np.intp))
+        )
         # A residual that takes a coefficient from bound to bound changes by half the targets' size.
         band = 0.5 * float(np.abs(p.target).mean()) / max(float(width.mean()), 1e-300)
         return max(band, 0.02 * float(np.einsum("ij,ij->", some, some)) / len(some))
 
     def solve(self, tol: float, max_iter: int = SolverOptions.newton_steps) -> Solution:
-        """Take steps until the certified relative gap is at most `tol`, or there are too many of them."""
+        """Take steps until the certified relative gap is at most `tol`, or there are too many of
+        them."""
         p = self.program
         best: Solution | None = None
         moved = True
         while True:
-            # Between steps β may miss the total, which the intercept prices; what is certified meets it.
+            # Between steps β may miss the total, which the intercept prices; what is certified
+            # meets it.
             quadratic = 0.5 * float(self.adjoint @ self.adjoint)
             dual = float(p.linear_value(self.beta)) - quadratic + self.intercept * self._missing()
             intercept = p.best_intercept(self.values, self.intercept)
@@ -96,24 +114,30 @@ class ProximalNewton:
                 best = found if best is None or found.gap < best.gap else best
                 if best.gap <= tol or ends:
                     return best
-            # A problem is solved once its own gap is a tenth of the program's, or next to nothing of the value itself
-            # once only the certificate, whose w is Zᵀβ, is left to close.
+            # A problem is solved once its own gap is a tenth of the program's, or next to nothing
+            # of the value itself once only the certificate, whose w is Zᵀβ, is left to close.
             if self.sigma:
                 apart = self.intercept - self.softened.best_intercept(self.values, self.intercept)
-                own = 0.5 * float(((self.w - self.adjoint) ** 2).sum()) + abs(apart * self._missing())
+                own = 0.5 * float(((self.w - self.adjoint) ** 2).sum()) + abs(
+                    apart * self._missing()
+                )
                 if own <= (0.1 * (primal - dual) if gap > tol else 1e-9 * abs(primal)):
                     self.sigma *= 0.3
                     self._soften(self.beta)
             moved = self._step()
 
     def _soften(self, centre: ArrayOrTensor) -> None:
-        """Pose the problem around a centre, and look at it from the present w and its best intercept."""
+        """Pose the problem around a centre, and look at it from the present w and its best
+        intercept."""
         p = self.program
-        self.softened = replace(p, target=p.target + self.sigma * centre, ridge=p.ridge + self.sigma)
+        self.softened = replace(
+            p, target=p.target + self.sigma * centre, ridge=p.ridge + self.sigma
+        )
         self._look()
 
     def _look(self, seen: NewtonPass | None = None) -> None:
-        """Read β, its adjoint Zᵀβ and the curvature off the present w, at its best intercept if no pass is given."""
+        """Read β, its adjoint Zᵀβ and the curvature off the present w, at its best intercept if no
+        pass is given."""
         p = self.softened
         if seen is None:
             self.intercept = p.best_intercept(self.values, self.intercept)
@@ -123,7 +147,8 @@ class ProximalNewton:
         self.value = self._value(self.w, self.values, self.intercept)
 
     def _newton_pass(self, direction: ArrayOrTensor, intercept: float) -> NewtonPass:
-        """Make the one pass of a step: from w and the intercept if there is no direction, else from its end."""
+        """Make the one pass of a step: from w and the intercept if there is no direction, else from
+        its end."""
         p = self.program
         residual = self.softened.target - self.values - intercept
         rule = BoxRule(p.epsilon, self.sigma)
@@ -137,16 +162,20 @@ class ProximalNewton:
         return 0.0 if self.program.total is None else self.program.total - float(self.beta.sum())
 
     def _certified(self) -> Solution:
-        """Return the solution that w implies, its intercept being the best, so that β sums to the total."""
+        """Return the solution that w implies, its intercept being the best, so that β sums to the
+        total."""
         p = self.softened
         if abs(self._missing()) > MET * float(abs(self.beta).sum()):
             intercept = p.best_intercept(self.values, self.intercept)
             beta = p.conjugate_argmax(p.target - self.values - intercept)
             return certify(self.program, beta, self.gram.products(beta), self.n_iter)
-        return certify(self.program, self.beta, self.gram.products_given(self.beta, self.adjoint), self.n_iter)
+        return certify(
+            self.program, self.beta, self.gram.products_given(self.beta, self.adjoint), self.n_iter
+        )
 
     def _step(self) -> bool:
-        """Take a Newton step from w and the intercept, cut where the value no longer falls; False if it never does."""
+        """Take a Newton step from w and the intercept, cut where the value no longer falls; False
+        if it never does."""
         try:
             direction, turn = self._direction()
         except np.linalg.LinAlgError:  # overflown
@@ -156,13 +185,18 @@ class ProximalNewton:
         steep = float(slope @ direction) + missing * turn
         if not steep < 0:
             return False
-        # What the end of a whole step is worth, and all that the next step needs to know there, is one pass.
+        # What the end of a whole step is worth, and all that the next step needs to know there, is
+        # one pass.
         intercept = self.intercept + turn
         seen = self._newton_pass(direction, intercept)
 
         def end(size: float, intercept: float | None = None) -> _Point:
             w, values = self.w + size * direction, self.values + size * seen.change
-            b = self.softened.best_intercept(values, self.intercept) if intercept is None else intercept
+            b = (
+                self.softened.best_intercept(values, self.intercept)
+                if intercept is None
+                else intercept
+            )
             return _Point(self._value(w, values, b), w, values)
 
         here = _Point(self.value, self.w, self.values)
@@ -193,7 +227,8 @@ class ProximalNewton:
 
 
 class _Point(NamedTuple):
-    """The value of the present problem at weights of the features, and what these make of the samples."""
+    """The value of the present problem at weights of the features, and what these make of the
+    samples."""
 
     upper: float
     w: ArrayOrTensor
@@ -208,7 +243,11 @@ class BoxRule:
     sigma: float
 
     def __call__(
-        self, residual: ArrayOrTensor, lower: ArrayOrTensor, upper: ArrayOrTensor, ridge: ArrayOrTensor
+        self,
+        residual: ArrayOrTensor,
+        lower: ArrayOrTensor,
+        upper: ArrayOrTensor,
+        ridge: ArrayOrTensor,
     ) -> tuple[Any, Any]:
         box = Program(residual, lower, upper, ridge + self.sigma, self.epsilon, None)
         beta = box.conjugate_argmax(residual)

@@ -1,4 +1,5 @@
-"""The loop of all searches: steps that are taken one after the other until one says that it is the last."""
+"""The loop of all searches: steps that are taken one after the other until one says that it is the
+last."""
 
 from __future__ import annotations
 
@@ -7,7 +8,8 @@ from typing import Self
 
 
 class Search:
-    """A search that improves step by step; subclasses say what a step is, and when none is left to take."""
+    """A search that improves step by step; subclasses say what a step is, and when none is left to
+    take."""
 
     def improve(self) -> Self:
         """Take steps until the search has reached what it is for, or nothing is left to try."""
@@ -19,7 +21,8 @@ class Search:
         return self
 
     def context(self) -> AbstractContextManager[None]:
-        """Return the context of the steps, which may show how far the search is; by default nothing."""
+        """Return the context of the steps, which may show how far the search is; by default
+        nothing."""
         return nullcontext()
 
     def begin(self) -> None:

@@ -1,4 +1,5 @@
-"""Sequential minimal optimisation for the one dual program, with warm starts and a certified gap."""
+"""Sequential minimal optimisation for the one dual program, with warm starts and a certified
+gap."""
 
 from __future__ import annotations
 
@@ -41,7 +42,8 @@ def solve_smo(
     tol : float
         The relative duality gap at which to stop.
     max_iter : int, optional
-        Most steps to take; by default `most_steps(n)`. Where they do not suffice, the gap of the answer is above `tol`.
+        Most steps to take; by default `most_steps(n)`. Where they do not suffice, the gap of the
+        answer is above `tol`.
     options : SolverOptions
         When larger steps are taken than those of pairs.
 
@@ -51,22 +53,27 @@ def solve_smo(
     """
     if K.shape != (program.n_samples,) * 2:
         raise ValueError(f"K has shape {K.shape}, the program {program.n_samples} samples.")
-    # A look at the diagonal costs nothing; what hides elsewhere shows in the residual once it is read.
+    # A look at the diagonal costs nothing; what hides elsewhere shows in the residual once it is
+    # read.
     require_numbers(np.diagonal(K))
-    readable = np.ascontiguousarray(K, dtype=K.dtype if K.dtype in (np.float32, np.float64) else np.float64)
+    readable = np.ascontiguousarray(
+        K, dtype=K.dtype if K.dtype in (np.float32, np.float64) else np.float64
+    )
     start = initial_point(program) if warm_start is None else program.feasible(warm_start)
     limit = most_steps(program.n_samples) if max_iter is None else max_iter
     return SMOState(readable, program, start, options).solve(tol, limit)
 
 
 def most_steps(n_samples: int) -> int:
-    """Return the steps after which a solve ends, converged or not: rounding keeps it from converging then."""
+    """Return the steps after which a solve ends, converged or not: rounding keeps it from
+    converging then."""
     # About five times what the hardest problems take that rounding does not hide.
     return max(50_000, 500 * n_samples)
 
 
 def initial_point(program: Program) -> Vector:
-    """Return a feasible β with few non-zeros: none, or the first samples filled to their bound until the sum is met."""
+    """Return a feasible β with few non-zeros: none, or the first samples filled to their bound
+    until the sum is met."""
     program.require_feasible()
     total = program.total or 0.0
     bound = program.upper if total > 0 else -program.lower
@@ -78,8 +85,9 @@ def require_numbers(values: AnyArray | float) -> None:
     """Raise a ValueError if what was made of a kernel is not finite."""
     if not np.all(np.isfinite(values)):
         raise ValueError(
-            "K holds NaN or infinity: check the kernels, their weights and penalties; normalize='trace' puts "
-            "kernels on one scale, StandardScaler the columns that they read."
+            "K holds NaN or infinity: check the kernels, their weights and penalties;"
+            " normalize='trace' puts kernels on one scale, StandardScaler the columns that they"
+            " read."
         )
 
 
@@ -99,7 +107,8 @@ class SMOState:
         self.intercept = 0.0
 
     def solve(self, tol: float, limit: int) -> Solution:
-        """Take steps until the certified gap is at most `tol`, they are used up, or rounding hides what is left."""
+        """Take steps until the certified gap is at most `tol`, they are used up, or rounding hides
+        what is left."""
         n, looks, options = self.program.n_samples, 0, self.options
         steps = max(n // 2, 100) if self.is_few else max(n, 1000)
         gap, exhausted = self.gap(), False
@@ -114,22 +123,35 @@ class SMOState:
                 return self.certified()
             self.aim(gap, tol)
             compiled = not self.is_few or self.n_iter >= options.numpy_steps * n
-            given = self.K, self.program, self.beta, self.residual, self.tolerance, min(steps, limit - self.n_iter)
+            given = (
+                self.K,
+                self.program,
+                self.beta,
+                self.residual,
+                self.tolerance,
+                min(steps, limit - self.n_iter),
+            )
             taken = maximise(*given, compiled=compiled)
             self.n_iter += taken
             gap = self.gap()
             # No step taken although the aim was not met: rounding hides whatever is left to gain.
             scale = max(1.0, float(np.abs(self.residual).max(initial=0.0)))
-            exhausted = taken == 0 and (self.violation > self.tolerance or self.tolerance < 1e-15 * scale)
+            exhausted = taken == 0 and (
+                self.violation > self.tolerance or self.tolerance < 1e-15 * scale
+            )
             looks += 1
-            # A look at the gap takes as long as 100 steps of a few samples: after runs of a few steps each, the steps
-            # are used up, too.
+            # A look at the gap takes as long as 100 steps of a few samples: after runs of a few
+            # steps each, the steps are used up, too.
             if looks * 100 >= limit:
                 self.n_iter = max(self.n_iter, limit)
             # The larger steps that pay when a run of pair steps was not enough.
             if gap > tol and self.n_iter > self.newton_after * n:
                 gap = self.newton_step(gap)
-            if gap > tol and n >= options.compact_samples and len(active := self.active()) < options.compact_share * n:
+            if (
+                gap > tol
+                and n >= options.compact_samples
+                and len(active := self.active()) < options.compact_share * n
+            ):
                 self.aim(gap, tol)
                 self.run_alone(active, min(int(options.newton_after * n), limit - self.n_iter))
                 gap = self.gap()
@@ -142,7 +164,9 @@ class SMOState:
 
     def _subtract(self, rows: Indices, changes: Vector) -> None:
         if len(self.K) <= self.options.few:
-            with np.errstate(invalid="ignore"):  # infinity times zero: the residual is refused once it is read
+            with np.errstate(
+                invalid="ignore"
+            ):  # infinity times zero: the residual is refused once it is read
                 self.residual -= changes @ self.K[rows]
         else:
             from kernelmosaic.solvers._numba_smo import subtract_rows
@@ -151,19 +175,23 @@ class SMOState:
         self.residual[rows] -= self.program.ridge[rows] * changes
 
     def gap(self) -> float:
-        """The relative gap with the intercept the slopes suggest: an upper bound, cheaper than the best intercept."""
+        """The relative gap with the intercept the slopes suggest: an upper bound, cheaper than the
+        best intercept."""
         require_numbers(self.residual)
         rising, falling = self.program.slopes(self.beta, self.residual)
         highest, lowest = float(rising.max()), float(falling.min())
         self.violation = self.program.violation(highest, lowest)
         if self.program.total is not None:
-            if not (np.isfinite(highest) and np.isfinite(lowest)):  # no coefficient may grow, or none may shrink
+            if not (
+                np.isfinite(highest) and np.isfinite(lowest)
+            ):  # no coefficient may grow, or none may shrink
                 return np.inf
             self.intercept = 0.5 * (highest + lowest)
         return self.worth(intercept=self.intercept).gap
 
     def worth(self, **intercept: float) -> Solution:
-        """Return β with what it is worth, by Kβ read off the residual, at an intercept or at the best near one."""
+        """Return β with what it is worth, by Kβ read off the residual, at an intercept or at the
+        best near one."""
         values = self.program.target - self.residual - self.program.ridge * self.beta
         noise = self.program.value_noise(self.beta, np.diagonal(self.K), self.K.dtype)
         return certify(self.program, self.beta, values, self.n_iter, noise, **intercept)
@@ -179,7 +207,8 @@ class SMOState:
         return self.worth(near=self.intercept)
 
     def aim(self, gap: float, tol: float) -> None:
-        """Choose the steepness to reach next: the gap shrinks with it, so aim where the gap would be met."""
+        """Choose the steepness to reach next: the gap shrinks with it, so aim where the gap would
+        be met."""
         if self.tolerance == np.inf:
             self.tolerance = 0.1 * self.violation
         elif self.violation <= self.tolerance:
@@ -189,7 +218,8 @@ class SMOState:
         self.tolerance = max(self.tolerance, 1e-300)
 
     def newton_step(self, gap: float) -> float:
-        """Take Newton steps on the free samples if they cost no more than the steps since the last ones.
+        """Take Newton steps on the free samples if they cost no more than the steps since the last
+        ones.
 
         Every time more is allowed: the problem has proved to be a hard one.
         """
@@ -204,7 +234,9 @@ class SMOState:
         # One thread: many small steps lose much where the cores are busy.
         with one_blas_thread():
             form = block_form(self.K[np.ix_(free, free)], self.program.ridge[free])
-            new, _ = newton_on_free(form, before, slope, limits, self.program.total is not None, flops)
+            new, _ = newton_on_free(
+                form, before, slope, limits, self.program.total is not None, flops
+            )
         self._place(free, new)
         self.last_newton = self.n_iter
         self.allowance *= 2
@@ -215,11 +247,14 @@ class SMOState:
         if self.program.total is None:
             return np.arange(self.program.n_samples)
         rising, falling = self.program.slopes(self.beta, self.residual)
-        pinned = ((rising == -np.inf) & (falling > rising.max())) | ((falling == np.inf) & (rising < falling.min()))
+        pinned = ((rising == -np.inf) & (falling > rising.max())) | (
+            (falling == np.inf) & (rising < falling.min())
+        )
         return np.flatnonzero(~pinned)
 
     def run_alone(self, active: Indices, max_steps: int) -> None:
-        """Take steps of the active samples on a copy of their block, then bring all residuals up to date."""
+        """Take steps of the active samples on a copy of their block, then bring all residuals up to
+        date."""
         beta, residual = self.beta[active], self.residual[active]
         part = self.program.take(active, residual, self.program.total)
         K = self.K[np.ix_(active, active)]
@@ -233,7 +268,7 @@ class SMOState:
         self._subtract(rows[changes != 0], changes[changes != 0])
 
 
-# Steps of one coefficient or two -------------------------------------------------------------------------------------
+# Steps of one coefficient or two ------------------------------------------------------------------
 
 
 def maximise(
@@ -245,11 +280,12 @@ def maximise(
     max_steps: int,
     compiled: bool = True,
 ) -> int:
-    """Move pairs of coefficients, or single ones if their sum is free, until none rises steeper than the tolerance.
+    """Move pairs of coefficients, or single ones if their sum is free, until none rises steeper
+    than the tolerance.
 
-    beta and residual = t − Kβ − ρβ are updated in place; the program's target is not read. A pair is the steepest riser
-    and the partner that promises the largest gain to second order. NumPy and compiled code move pairs by the same
-    steps, to the last bit. Returns the steps taken.
+    beta and residual = t − Kβ − ρβ are updated in place; the program's target is not read. A pair
+    is the steepest riser and the partner that promises the largest gain to second order. NumPy and
+    compiled code move pairs by the same steps, to the last bit. Returns the steps taken.
     """
     rising, falling = program.slopes(beta, np.zeros(len(beta)))  # what shifts the residual
     diagonal, keys = np.diagonal(K) + program.ridge, np.empty(STRIP)
@@ -297,7 +333,8 @@ def maximise_pairs(K: AnyArray, at: Movable, tolerance: float, max_steps: int) -
             np.divide(keys, curvatures[i], out=keys)
             j = int(keys.argmax())
             if not keys[j] > 0.0 or drops[j] <= tolerance:
-                # The best partner need not be the lowest one, and only the lowest one ends the loop.
+                # The best partner need not be the lowest one, and only the lowest one ends the
+                # loop.
                 j = int(slopes.argmin())
                 if slopes[j] == np.inf or steepest - slopes[j] <= tolerance or i == j:
                     steps = step

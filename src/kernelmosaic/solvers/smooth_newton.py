@@ -1,12 +1,15 @@
-"""Newton's method for machines whose loss is smooth and joins samples, by products with the kernel alone.
+"""Newton's method for machines whose loss is smooth and joins samples, by products with the kernel
+alone.
 
-The problem is min over β of F(β) = ½βᵀKβ + L(f) with the outputs f = Kβ and a convex, differentiable loss L of all
-outputs at once. Its dual is max over β of −L*(−β) − ½βᵀKβ. The conjugate L* is known at slopes of L: for any outputs g,
-β = −∇L(g) is feasible and −L*(−β) = L(g) + ⟨β, g⟩, by Fenchel and Young. So every g proves a lower bound, and the gap
-between both bounds at β is the Bregman divergence L(Kβ) − L(g) − ⟨∇L(g), Kβ − g⟩, which vanishes where g = Kβ.
+The problem is min over β of F(β) = ½βᵀKβ + L(f) with the outputs f = Kβ and a convex,
+differentiable loss L of all outputs at once. Its dual is max over β of −L*(−β) − ½βᵀKβ. The
+conjugate L* is known at slopes of L: for any outputs g, β = −∇L(g) is feasible and −L*(−β) = L(g) +
+⟨β, g⟩, by Fenchel and Young. So every g proves a lower bound, and the gap between both bounds at β
+is the Bregman divergence L(Kβ) − L(g) − ⟨∇L(g), Kβ − g⟩, which vanishes where g = Kβ.
 
-A Newton step δ solves (I + WK) δ = −∇L(f) − β, where W = ∇²L(f). The system is symmetric and positive definite in the
-inner product of K, and conjugate gradients in that product read nothing but products with K and with W.
+A Newton step δ solves (I + WK) δ = −∇L(f) − β, where W = ∇²L(f). The system is symmetric and
+positive definite in the inner product of K, and conjugate gradients in that product read nothing
+but products with K and with W.
 """
 
 from __future__ import annotations
@@ -22,11 +25,18 @@ from kernelmosaic._typing import Array
 from kernelmosaic.gram.linear_algebra import conjugate_gradients
 from kernelmosaic.gram.options import BlockOptions
 from kernelmosaic.solvers.line_search import Trials, descend
-from kernelmosaic.solvers.program import Solution, Vector, relative_gap, require_finite, sum_rounding
+from kernelmosaic.solvers.program import (
+    Solution,
+    Vector,
+    relative_gap,
+    require_finite,
+    sum_rounding,
+)
 
 
 class LossPoint(NamedTuple):
-    """A loss at some outputs: its value, its slopes, and what its curvature W does to vectors or columns."""
+    """A loss at some outputs: its value, its slopes, and what its curvature W does to vectors or
+    columns."""
 
     value: float
     slopes: Vector
@@ -47,7 +57,8 @@ class SmoothSolution(Solution):
 
 
 class SmoothProgram(ABC):
-    """A convex, differentiable loss of the outputs of all samples, which a constant added to all leaves as it is.
+    """A convex, differentiable loss of the outputs of all samples, which a constant added to all
+    leaves as it is.
 
     Attributes
     ----------
@@ -68,7 +79,8 @@ class SmoothProgram(ABC):
 
     @abstractmethod
     def bound(self, values: Vector, error: float) -> float:
-        """Return a number that the loss does not exceed at outputs that are off by at most `error`."""
+        """Return a number that the loss does not exceed at outputs that are off by at most
+        `error`."""
 
     @abstractmethod
     def size(self, values: Vector) -> float:
@@ -78,13 +90,16 @@ class SmoothProgram(ABC):
         """Return ½βᵀKβ plus the loss at the outputs Kβ."""
         return require_finite(quadratic + self.at(values).value)
 
-    def primal_bound(self, quadratic: float, values: Vector, intercept: float, error: Vector) -> float:
+    def primal_bound(
+        self, quadratic: float, values: Vector, intercept: float, error: Vector
+    ) -> float:
         """Return a number that the primal value does not exceed, for outputs up to `error`."""
         upper = quadratic + self.bound(values, float(error.max(initial=0.0)))
         return upper + 2.0 * sum_rounding(self.n_samples) * (quadratic + self.size(values))
 
     def best_intercept(self, values: Vector) -> float:
-        """Return the constant with which the outputs average to zero; the loss does not depend on it."""
+        """Return the constant with which the outputs average to zero; the loss does not depend on
+        it."""
         return -float(np.average(values, weights=self.weight))
 
     def worst_losses(self, values: Vector, intercept: float, error: Vector) -> Vector:
@@ -116,9 +131,14 @@ class _End(NamedTuple):
 
 
 def solve_smooth(
-    gram: Any, program: SmoothProgram, warm_start: Vector | None = None, tol: float = 1e-8, max_iter: int = 100
+    gram: Any,
+    program: SmoothProgram,
+    warm_start: Vector | None = None,
+    tol: float = 1e-8,
+    max_iter: int = 100,
 ) -> SmoothSolution:
-    """Return the solution for a kernel, to a relative duality gap of `tol` unless rounding hides it.
+    """Return the solution for a kernel, to a relative duality gap of `tol` unless rounding hides
+    it.
 
     Parameters
     ----------
@@ -153,7 +173,9 @@ def solve_smooth(
         if (gap := seen[-1].gap) <= tol:
             return None
         # The nearer the solution is, the more exact the step: convergence is quadratic.
-        step, along = solve_curved(gram.products, here.loss.times, residual, min(0.1, gap**0.5), change)
+        step, along = solve_curved(
+            gram.products, here.loss.times, residual, min(0.1, gap**0.5), change
+        )
         ends = lambda size: look(here.beta + size * step, here.values + size * along)  # noqa: E731
         return ends, -float(residual @ along)
 
@@ -163,13 +185,21 @@ def solve_smooth(
     return _assess(program, best.beta, exact, look(best.beta, best.point), best.n_iter)
 
 
-def _assess(program: SmoothProgram, beta: Vector, values: Vector, at: _End, n_iter: int) -> SmoothSolution:
+def _assess(
+    program: SmoothProgram, beta: Vector, values: Vector, at: _End, n_iter: int
+) -> SmoothSolution:
     """Return β = −∇L(g) as a solution, where g are the outputs of a point and `values` are Kβ."""
     quadratic = 0.5 * float(beta @ values)
     primal = quadratic + program.at(values).value
     dual = float(at.loss.value + beta @ at.values) - quadratic
     return SmoothSolution(
-        beta, program.best_intercept(values), values, dual, relative_gap(primal, dual), n_iter, at.values
+        beta,
+        program.best_intercept(values),
+        values,
+        dual,
+        relative_gap(primal, dual),
+        n_iter,
+        at.values,
     )
 
 
@@ -181,7 +211,8 @@ def solve_curved(
     image: Array | None = None,
     steps: int = 500,
 ) -> tuple[Array, Array]:
-    """Return x with (I + WK) x = right, and Kx, by conjugate gradients for (K⁻¹ + W) Kx = right that K preconditions.
+    """Return x with (I + WK) x = right, and Kx, by conjugate gradients for (K⁻¹ + W) Kx = right
+    that K preconditions.
 
     Parameters
     ----------
@@ -201,5 +232,7 @@ def solve_curved(
         return np.stack([image if image is not None and r is right else products(r), r])
 
     # K⁻¹ is not known, but K⁻¹ of every step is: it goes along.
-    Kx, x = conjugate_gradients(lambda p: p[1] + times(p[0]), near, right, BlockOptions(cg_steps=steps, cg_tol=tol))
+    Kx, x = conjugate_gradients(
+        lambda p: p[1] + times(p[0]), near, right, BlockOptions(cg_steps=steps, cg_tol=tol)
+    )
     return x, Kx

@@ -2,16 +2,19 @@
 
 The learning problem with weights of sum one is the conic program of Lanckriet et al.,
 
-    max ⟨t, β⟩ − ε‖β‖₁ − ½ Σ ρᵢβᵢ² − γ   subject to  ½ βᵀK_mβ ≤ γ for every m,  lower ≤ β ≤ upper,  Σβ = total,
+    max ⟨t, β⟩ − ε‖β‖₁ − ½ Σ ρᵢβᵢ² − γ
+    subject to  ½ βᵀK_mβ ≤ γ for every m,  lower ≤ β ≤ upper,  Σβ = total,
 
-and the multipliers of its quadratic constraints are the weights θ. With the slacks s_m = γ − ½ βᵀK_mβ and the products
-v_m = K_mβ, a Newton step on the conditions of optimality solves a system in the matrix
+and the multipliers of its quadratic constraints are the weights θ. With the slacks s_m = γ − ½
+βᵀK_mβ and the products v_m = K_mβ, a Newton step on the conditions of optimality solves a system in
+the matrix
 
     (diagonal of the box) + Σ_m θ_m K_m + Σ_m (θ_m / s_m) v_m v_mᵀ,
 
-so that a step costs one combined kernel and one Cholesky factorisation of order n, whatever the number of the kernels
-and their ranks. Kernels of few features cost less: a step is then linear in n. Nothing is lost where many β solve the
-machine at the best weights, which is where methods stop that read the slopes of the machine's value.
+so that a step costs one combined kernel and one Cholesky factorisation of order n, whatever the
+number of the kernels and their ranks. Kernels of few features cost less: a step is then linear in
+n. Nothing is lost where many β solve the machine at the best weights, which is where methods stop
+that read the slopes of the machine's value.
 """
 
 from __future__ import annotations
@@ -28,7 +31,14 @@ from scipy.linalg.lapack import dsytrf, dsytrs
 from kernelmosaic._typing import Array, Indices, Mask
 from kernelmosaic.backend import one_blas_thread
 from kernelmosaic.gram.linear_algebra import Cholesky, rounding
-from kernelmosaic.solvers.interior_point import SHORT, Bounds, centring, longest_step, middle, of_total
+from kernelmosaic.solvers.interior_point import (
+    SHORT,
+    Bounds,
+    centring,
+    longest_step,
+    middle,
+    of_total,
+)
 from kernelmosaic.solvers.program import Matrix, Program, Vector, relative_gap
 from kernelmosaic.solvers.search import Search
 
@@ -38,9 +48,11 @@ SUM_MET = 1e-9
 MOST_IDLE = 12
 #: A share of the step that the bounds allow; shorter steps show rounding.
 SHORTEST = 1e-8
-#: The largest share by which a diagonal grows so that a matrix is positive definite in spite of rounding.
+#: The largest share by which a diagonal grows so that a matrix is positive definite in spite of
+#: rounding.
 LARGEST_JITTER = 1e-6
-#: Samples per feature up to which the system of the samples is solved: it is more work above two, but loses less.
+#: Samples per feature up to which the system of the samples is solved: it is more work above two,
+#: but loses less.
 NARROW = 4
 
 
@@ -49,7 +61,8 @@ Solve = Callable[[Array], Array]
 
 
 class WeightedKernels(ABC):
-    """The kernels K_m, already divided by their squared penalties, as the interior points read them."""
+    """The kernels K_m, already divided by their squared penalties, as the interior points read
+    them."""
 
     n_kernels: int
 
@@ -58,8 +71,11 @@ class WeightedKernels(ABC):
         """Return v_m = K_mβ, of shape (P, n)."""
 
     @abstractmethod
-    def factorise(self, theta: Vector, beta: Vector, products: Matrix, factors: Vector, root: Vector) -> Solve:
-        """Return what solves systems in I + R H R, with R = diag root and H = Σ θ_m K_m + Σ factors_m v_m v_mᵀ.
+    def factorise(
+        self, theta: Vector, beta: Vector, products: Matrix, factors: Vector, root: Vector
+    ) -> Solve:
+        """Return what solves systems in I + R H R, with R = diag root and H = Σ θ_m K_m + Σ
+        factors_m v_m v_mᵀ.
 
         The v_m are the products of the kernels with β.
         """
@@ -86,7 +102,9 @@ class MatrixKernels(WeightedKernels):
     def products(self, beta: Vector) -> Matrix:
         return np.asarray(self.scale[:, np.newaxis] * self.stack.products(beta))
 
-    def factorise(self, theta: Vector, beta: Vector, products: Matrix, factors: Vector, root: Vector) -> Solve:
+    def factorise(
+        self, theta: Vector, beta: Vector, products: Matrix, factors: Vector, root: Vector
+    ) -> Solve:
         gram = self.stack.combine(theta * self.scale)
         H = np.asarray(gram.block(np.arange(gram.n_samples)), dtype=np.float64)
         H += (products.T * factors) @ products
@@ -113,7 +131,9 @@ class FactoredKernels(WeightedKernels):
     def __init__(self, features: Matrix, kernels: Indices) -> None:
         self.Z, self.kernels, self.n_kernels = features, kernels, int(kernels[-1]) + 1
         self.starts = np.searchsorted(kernels, np.arange(self.n_kernels))
-        self._mean_diagonals = np.add.reduceat(np.einsum("ri,ri->r", features, features), self.starts)
+        self._mean_diagonals = np.add.reduceat(
+            np.einsum("ri,ri->r", features, features), self.starts
+        )
         self._mean_diagonals /= features.shape[1]
 
     def products(self, beta: Vector) -> Matrix:
@@ -123,9 +143,12 @@ class FactoredKernels(WeightedKernels):
         ends = np.append(self.starts[1:], len(self.Z))
         return np.array([sums[a:b] @ self.Z[a:b] for a, b in zip(self.starts, ends, strict=True)])
 
-    def factorise(self, theta: Vector, beta: Vector, products: Matrix, factors: Vector, root: Vector) -> Solve:
-        # With c_m = Z_mβ, of which v_m = Z_mᵀc_m, the curvature of a kernel is Z_mᵀ(θ_m I + factors_m c_m c_mᵀ)Z_m. The
-        # root of the matrix in brackets is √θ_m I + a_m c_m c_mᵀ, with the a_m that follows.
+    def factorise(
+        self, theta: Vector, beta: Vector, products: Matrix, factors: Vector, root: Vector
+    ) -> Solve:
+        # With c_m = Z_mβ, of which v_m = Z_mᵀc_m, the curvature of a kernel is Z_mᵀ(θ_m I +
+        # factors_m c_m c_mᵀ)Z_m. The root of the matrix in brackets is √θ_m I + a_m c_m c_mᵀ, with
+        # the a_m that follows.
         sums = self.Z @ beta
         squares = np.add.reduceat(sums**2, self.starts)
         narrow, wide = np.sqrt(theta), np.sqrt(theta + factors * squares)
@@ -142,8 +165,9 @@ class FactoredKernels(WeightedKernels):
 def solve_shifted(B: Matrix) -> Solve:
     """Return what solves systems in I + BBᵀ, for B of shape (n, R).
 
-    The identity is raised by the rounding of the diagonal of BBᵀ. Else the rounding of right-hand sides would be
-    multiplied without bound along directions in which many samples with large rows are free.
+    The identity is raised by the rounding of the diagonal of BBᵀ. Else the rounding of right-hand
+    sides would be multiplied without bound along directions in which many samples with large rows
+    are free.
     """
     n, R = B.shape
     if n <= NARROW * R:
@@ -163,10 +187,11 @@ def solve_shifted(B: Matrix) -> Solve:
 def _factorise_features(B: Matrix) -> Solve:
     """Return what solves systems in I + BBᵀ where features are few beside the samples.
 
-    The system is that of (y, v) with y + Bv = f and Bᵀy − v = 0. Samples whose rows of B are small are eliminated. The
-    R samples and more of the largest rows stay beside v: free samples are that few, their rows grow without bound
-    towards the end of a path, and to eliminate them, as the formula of Sherman, Morrison and Woodbury does, would leave
-    of y the rounding of numbers that cancel.
+    The system is that of (y, v) with y + Bv = f and Bᵀy − v = 0. Samples whose rows of B are small
+    are eliminated. The R samples and more of the largest rows stay beside v: free samples are that
+    few, their rows grow without bound towards the end of a path, and to eliminate them, as the
+    formula of Sherman, Morrison and Woodbury does, would leave of y the rounding of numbers that
+    cancel.
     """
     n, R = B.shape
     n_kept = min(n, R + R // 4 + 8)
@@ -219,7 +244,8 @@ class WeightPathEnd:
     beta : ndarray of shape (n,)
         Coefficients strictly within their bounds.
     at_lower, at_upper : ndarray of shape (n,)
-        Whether a coefficient leads to its lower or upper bound; with a tube, to zero where both are set.
+        Whether a coefficient leads to its lower or upper bound; with a tube, to zero where both are
+        set.
     gap : float
         The relative gap between the values of weights and coefficients.
     """
@@ -233,7 +259,8 @@ class WeightPathEnd:
 
 
 class _Direction(NamedTuple):
-    """Changes of the variables between bounds, of their multipliers, of intercept, γ, weights, slacks, and of β."""
+    """Changes of the variables between bounds, of their multipliers, of intercept, γ, weights,
+    slacks, and of β."""
 
     x: Array
     force: Array
@@ -247,8 +274,8 @@ class _Direction(NamedTuple):
 class WeightPath(Search):
     """Mehrotra's predictor and corrector on the conditions of optimality of both β and θ.
 
-    As in `CentralPath`, the variables x between bounds are β, or with a tube the two parts of β = x₀ − x₁, each of
-    which pays ε; arrays of them have shape (parts, n).
+    As in `CentralPath`, the variables x between bounds are β, or with a tube the two parts of β =
+    x₀ − x₁, each of which pays ε; arrays of them have shape (parts, n).
 
     Parameters
     ----------
@@ -267,7 +294,9 @@ class WeightPath(Search):
         Objective and gap at the start and after every step.
     """
 
-    def __init__(self, kernels: WeightedKernels, program: Program, kept: Vector | None = None) -> None:
+    def __init__(
+        self, kernels: WeightedKernels, program: Program, kept: Vector | None = None
+    ) -> None:
         self.kernels, self.program = kernels, program
         # When to stop; see `follow`.
         self.tol, self.max_iter, self.n_idle_steps = 0.0, 0, 0
@@ -284,7 +313,11 @@ class WeightPath(Search):
         self.moves = upper > lower
         has_bound = self.moves & np.isfinite(np.stack([lower, upper]))
         at_rest = np.where(np.isfinite(lower), lower, 0.0)
-        self.x = np.where(self.moves, middle(kernels.mean_diagonal(self.theta), p, lower, upper, has_bound), at_rest)
+        self.x = np.where(
+            self.moves,
+            middle(kernels.mean_diagonal(self.theta), p, lower, upper, has_bound),
+            at_rest,
+        )
         if p.total is not None:
             self.x = of_total(p.total, self.x, self.sign, lower, upper)
         self._read_products()
@@ -296,7 +329,11 @@ class WeightPath(Search):
         slope = self._slope()
         is_bounded = has_bound.any(axis=0)
         nearest = np.where(has_bound, room, np.inf).min(axis=0)
-        mu = float(np.mean(np.abs(slope[is_bounded]) * nearest[is_bounded])) if is_bounded.any() else 0.0
+        mu = (
+            float(np.mean(np.abs(slope[is_bounded]) * nearest[is_bounded]))
+            if is_bounded.any()
+            else 0.0
+        )
         mu = max(mu, 1e-12 * float(self.q.max()), 1e-300)
         force = np.where(has_bound, np.maximum(side * slope, 0.0) + mu / room, 0.0)
         self.bounds = Bounds(room, force, has_bound)
@@ -310,7 +347,8 @@ class WeightPath(Search):
         self.history = [(value, gap)]
 
     def follow(self, tol: float, max_iter: int) -> WeightPathEnd:
-        """Go on until the relative gap is at most `tol`, rounding ends it, or `max_iter` steps were taken in all."""
+        """Go on until the relative gap is at most `tol`, rounding ends it, or `max_iter` steps were
+        taken in all."""
         self.tol, self.max_iter, self.n_idle_steps = tol, max_iter, 0
         return self.improve().best
 
@@ -321,7 +359,8 @@ class WeightPath(Search):
             yield
 
     def goes_on(self) -> bool:
-        """Whether the gap is above `tol`, steps are left, and the last ones have not all been idle."""
+        """Whether the gap is above `tol`, steps are left, and the last ones have not all been
+        idle."""
         has_room = len(self.history) <= self.max_iter
         return self.best.gap > self.tol and has_room and self.n_idle_steps < MOST_IDLE
 
@@ -333,7 +372,7 @@ class WeightPath(Search):
         if gap < self.best.gap:
             self.best, self.n_idle_steps = self._end(gap), 0
 
-    # What the iterate is worth ---------------------------------------------------------------------------------------
+    # What the iterate is worth --------------------------------------------------------------------
 
     @property
     def beta(self) -> Vector:
@@ -348,7 +387,9 @@ class WeightPath(Search):
 
     def _slope(self) -> Array:
         values = self.theta @ self.products
-        return np.asarray(self.program.ridge * self.x + self.sign * (values + self.intercept) + self.cost)
+        return np.asarray(
+            self.program.ridge * self.x + self.sign * (values + self.intercept) + self.cost
+        )
 
     def _assess(self) -> tuple[float, float]:
         """Return the primal value at the weights, and the relative gap to the dual value of β."""
@@ -363,7 +404,9 @@ class WeightPath(Search):
         share = theta.copy()
         share[self.learned] /= share[self.learned].sum()
         values = share @ self.products
-        upper = float(p.primal_value(float(share @ self.q), values, p.best_intercept(values, self.intercept)))
+        upper = float(
+            p.primal_value(float(share @ self.q), values, p.best_intercept(values, self.intercept))
+        )
         return upper, relative_gap(upper, lower)
 
     def _end(self, gap: float) -> WeightPathEnd:
@@ -371,7 +414,9 @@ class WeightPath(Search):
         p, beta, bounds, learned = self.program, self.beta, self.bounds, self.learned
         values = self.theta @ self.products
         largest = max(float(np.abs(self.x).max()), 1e-300)
-        steepest = max(float(np.abs(p.target).max(initial=0.0)), p.epsilon, float(np.abs(values).max()), 1e-300)
+        steepest = max(
+            float(np.abs(p.target).max(initial=0.0)), p.epsilon, float(np.abs(values).max()), 1e-300
+        )
         is_near = bounds.has & (bounds.room / largest < bounds.force / steepest)
         at_lower, at_upper = is_near[0] | ~self.moves, is_near[1]
         if p.epsilon:
@@ -385,7 +430,7 @@ class WeightPath(Search):
         is_idle[learned] &= not is_idle[learned].all()
         return WeightPathEnd(self.theta.copy(), is_idle, beta, at_lower, at_upper, gap)
 
-    # Steps -----------------------------------------------------------------------------------------------------------
+    # Steps ----------------------------------------------------------------------------------------
 
     def step(self) -> bool:
         """Take one predictor and corrector step; False when rounding is all that is left."""
@@ -408,7 +453,8 @@ class WeightPath(Search):
         ahead += float((theta + size * predictor.theta) @ (slack + size * predictor.slack))
         aim = centring(mean, ahead / count)
 
-        # What the predictor's step adds in second order: to the products, to the forms and to the slopes.
+        # What the predictor's step adds in second order: to the products, to the forms and to the
+        # slopes.
         turned = self.kernels.products(predictor.beta)[learned]
         missing = missing - 0.5 * turned @ predictor.beta
         bend = predictor.theta @ turned
@@ -417,14 +463,17 @@ class WeightPath(Search):
         return self._move(self._direction(right, weight_right, missing, bend))
 
     def _factorise(self) -> None:
-        """Factorise I + E^½ H E^½, where E are the samples' inverse stiffnesses and H is the kernels' curvature."""
+        """Factorise I + E^½ H E^½, where E are the samples' inverse stiffnesses and H is the
+        kernels' curvature."""
         learned = self.learned
         self.E = self.inverse_stiffness.sum(axis=0)
         self.root = np.sqrt(self.E)
         self.factors = self.theta[learned] / self.slack
         spread = np.zeros(len(self.theta))
         spread[learned] = self.factors
-        self.solve_scaled = self.kernels.factorise(self.theta, self.beta, self.products, spread, self.root)
+        self.solve_scaled = self.kernels.factorise(
+            self.theta, self.beta, self.products, spread, self.root
+        )
         # The answers of β to γ and to the intercept.
         self.pushed = self.products[learned].T @ self.factors
         both = np.column_stack([self.pushed, np.ones(len(self.E))])
@@ -435,13 +484,16 @@ class WeightPath(Search):
         root = self.root if right.ndim == 1 else self.root[:, np.newaxis]
         return np.asarray(root * self.solve_scaled(root * right))
 
-    def _direction(self, right: Array, weight_right: Vector, missing: Vector, bend: Vector | float = 0.0) -> _Direction:
+    def _direction(
+        self, right: Array, weight_right: Vector, missing: Vector, bend: Vector | float = 0.0
+    ) -> _Direction:
         """Solve the Newton system.
 
         Parameters
         ----------
         right, weight_right : ndarray of shape (2, parts, n) and (learned,)
-            What the products of distances and multipliers, and those of weights and slacks, are to change by.
+            What the products of distances and multipliers, and those of weights and slacks, are to
+            change by.
         missing : ndarray of shape (learned,)
             What the slacks miss of γ − ½ βᵀK_mβ.
         bend : ndarray of shape (n,), or zero
@@ -456,7 +508,12 @@ class WeightPath(Search):
         alone = self.root * self.solve_scaled(scaled - self.root * (V.T @ k))
         by_gamma, by_intercept = self.answers.T
         # Σ dθ and Σ dβ decide dγ and the change of the intercept.
-        lack = 1.0 - float(self.theta[self.learned].sum()) - float(k.sum()) - float(self.pushed @ alone)
+        lack = (
+            1.0
+            - float(self.theta[self.learned].sum())
+            - float(k.sum())
+            - float(self.pushed @ alone)
+        )
         bends = float(self.pushed @ by_gamma) - float(w.sum())
         if p.total is None:
             gamma, intercept = lack / bends, 0.0
@@ -471,7 +528,9 @@ class WeightPath(Search):
         change = np.divide(free - beta, self.E, out=np.zeros(len(free)), where=self.E > 0)
         x = self.inverse_stiffness * (pull - self.sign * change)
         force = self.bounds.change(x, right)
-        return _Direction(x, force, float(intercept), float(gamma), theta, gamma + missing - along, beta)
+        return _Direction(
+            x, force, float(intercept), float(gamma), theta, gamma + missing - along, beta
+        )
 
     def _longest_step(self, d: _Direction) -> float:
         of_weights = longest_step((self.theta[self.learned], d.theta), (self.slack, d.slack))

@@ -1,9 +1,11 @@
-"""The one driver for kernels that are too large, or in too unwieldy a form, for a solver to read them whole.
+"""The one driver for kernels that are too large, or in too unwieldy a form, for a solver to read
+them whole.
 
-A round chooses some samples, takes their block of the kernel, solves their problem alone, and brings all outputs up to
-date with one product; Newton steps move all free coefficients at once. The certificate is that of the solvers that read
-the whole matrix, with Kβ as exact as the kernel computes it. `SingleOutput` is the driver for machines with one output;
-its policy chooses the samples of a round and solves their problem. The driver for several classes is
+A round chooses some samples, takes their block of the kernel, solves their problem alone, and
+brings all outputs up to date with one product; Newton steps move all free coefficients at once. The
+certificate is that of the solvers that read the whole matrix, with Kβ as exact as the kernel
+computes it. `SingleOutput` is the driver for machines with one output; its policy chooses the
+samples of a round and solves their problem. The driver for several classes is
 `multiclass.MultiOutput`.
 """
 
@@ -39,9 +41,11 @@ from kernelmosaic.solvers.smo import initial_point, maximise, require_numbers, s
 
 @dataclass(frozen=True)
 class Slopes:
-    """Where a solve of one output stands: the largest violation of optimality, the dual value and the gap.
+    """Where a solve of one output stands: the largest violation of optimality, the dual value and
+    the gap.
 
-    `rising` and `falling` are what the objective gains as each β grows or shrinks; infinite where the box forbids it.
+    `rising` and `falling` are what the objective gains as each β grows or shrinks; infinite where
+    the box forbids it.
     """
 
     violation: float
@@ -78,19 +82,23 @@ class WorkingSet(ABC, Generic[At]):
 
     @abstractmethod
     def advance(self, at: At, tol: float, idle: bool) -> At | None:
-        """Take a round, with Newton steps if they are due; return the state after it, None if nothing moved."""
+        """Take a round, with Newton steps if they are due; return the state after it, None if
+        nothing moved."""
 
     @abstractmethod
     def certified(self) -> Solution:
-        """Return the solution with its certificate, from outputs as exact as can be, which the state takes over."""
+        """Return the solution with its certificate, from outputs as exact as can be, which the
+        state takes over."""
 
     @abstractmethod
     def continues(self, at: At, found: Solution, tol: float) -> bool:
-        """Whether more rounds can help after a certificate above the tolerance; they may be made more exact here."""
+        """Whether more rounds can help after a certificate above the tolerance; they may be made
+        more exact here."""
 
     @np.errstate(invalid="ignore")  # what is no number is refused
     def solve(self, tol: float, exhausted: Callable[[], bool] = lambda: False) -> Solution:
-        """Take rounds until the certified gap is at most `tol`, the steps are used up, or rounding hides the rest."""
+        """Take rounds until the certified gap is at most `tol`, the steps are used up, or rounding
+        hides the rest."""
         rounds, goal = self.rounds, self.rounds.room * tol
         best: Solution | None = None
         at = self.evaluate()
@@ -98,7 +106,10 @@ class WorkingSet(ABC, Generic[At]):
         highest, least = -np.inf, np.inf
         while True:
             require_numbers(at.objective)
-            pays = at.objective > highest + rounds.rounding * abs(highest) or at.gap < rounds.lower * least
+            pays = (
+                at.objective > highest + rounds.rounding * abs(highest)
+                or at.gap < rounds.lower * least
+            )
             idle = 0 if pays else idle + 1
             highest, least = max(highest, at.objective), min(least, at.gap) if pays else least
             goes_on = at.gap > goal and not exhausted() and idle < rounds.idle
@@ -115,7 +126,7 @@ class WorkingSet(ABC, Generic[At]):
             at, idle, highest, least = self.evaluate(), 0, -np.inf, np.inf
 
 
-# One output ----------------------------------------------------------------------------------------------------------
+# One output ---------------------------------------------------------------------------------------
 
 
 def solve_working_set(
@@ -127,7 +138,8 @@ def solve_working_set(
     max_rounds: int = 10_000,
     options: SolverOptions = DEFAULTS,
 ) -> Solution:
-    """Solve the dual program to a relative duality gap of `tol`, the kernel staying where and as it is.
+    """Solve the dual program to a relative duality gap of `tol`, the kernel staying where and as it
+    is.
 
     Parameters
     ----------
@@ -160,19 +172,26 @@ def solve_on_demand(
 ) -> Solution:
     """Solve the dual program for a kernel that is not stored, to a relative duality gap of `tol`.
 
-    Rounds are as large as memory allows, each solved to the end by the solver of stored matrices. The certificate takes
-    one more pass, in double precision.
+    Rounds are as large as memory allows, each solved to the end by the solver of stored matrices.
+    The certificate takes one more pass, in double precision.
     """
-    unbounded = not (program.epsilon or np.isfinite(program.lower).any() or np.isfinite(program.upper).any())
+    unbounded = not (
+        program.epsilon or np.isfinite(program.lower).any() or np.isfinite(program.upper).any()
+    )
     if unbounded and gram.has_cheap_products:
         start = np.zeros(program.n_samples) if warm_start is None else warm_start
         return _solve_by_products(gram, program, program.feasible(start), tol)
-    beta = _first_point(gram, program, options) if warm_start is None else program.feasible(warm_start)
+    beta = (
+        _first_point(gram, program, options) if warm_start is None else program.feasible(warm_start)
+    )
     return SingleOutput(gram, program, beta, FreeThenViolating(gram, options)).solve(tol)
 
 
-def _solve_by_products(gram: Gram, program: Program, beta: Vector, tol: float, rounds: int = 6) -> Solution:
-    """Solve (K + diag ρ) β = t − b, Σβ = total, by conjugate gradients, to more digits until the gap is met."""
+def _solve_by_products(
+    gram: Gram, program: Program, beta: Vector, tol: float, rounds: int = 6
+) -> Solution:
+    """Solve (K + diag ρ) β = t − b, Σβ = total, by conjugate gradients, to more digits until the
+    gap is met."""
     best = assess(gram, program, beta)
     goal = 0.03 * np.sqrt(tol)
     for steps in range(1, rounds + 1):
@@ -180,7 +199,9 @@ def _solve_by_products(gram: Gram, program: Program, beta: Vector, tol: float, r
             break
         left = program.target - best.values - program.ridge * best.beta
         options = BlockOptions(cg_steps=1000, cg_tol=goal)
-        change = gram.solve_by_products(program.ridge, left[:, np.newaxis], options, program.total is not None)
+        change = gram.solve_by_products(
+            program.ridge, left[:, np.newaxis], options, program.total is not None
+        )
         found = assess(gram, program, program.feasible(best.beta + change[:, 0]), steps)
         if not found.gap < best.gap:
             break
@@ -189,8 +210,13 @@ def _solve_by_products(gram: Gram, program: Program, beta: Vector, tol: float, r
 
 
 def _first_point(gram: Gram, program: Program, options: SolverOptions) -> Vector:
-    """Return a β to start from: that of K ≈ ZZᵀ + diag e, whose diagonal is K's, where a round holds few samples."""
-    far = program.n_samples > options.far * gram.block_samples and program.has_losses and program.target.any()
+    """Return a β to start from: that of K ≈ ZZᵀ + diag e, whose diagonal is K's, where a round
+    holds few samples."""
+    far = (
+        program.n_samples > options.far * gram.block_samples
+        and program.has_losses
+        and program.target.any()
+    )
     if not far or (Z := gram.low_rank()) is None:
         return initial_point(program)
     # The factors alone would leave narrow kernels out, and start below the value of zero.
@@ -202,12 +228,14 @@ def _first_point(gram: Gram, program: Program, options: SolverOptions) -> Vector
 
 
 class SingleOutput(WorkingSet[Slopes]):
-    """Rounds of the program with one output; β and its residual t − Kβ − ρβ are where the kernel is.
+    """Rounds of the program with one output; β and its residual t − Kβ − ρβ are where the kernel
+    is.
 
-    The policy says which samples a round has (`rows`), how their problem is solved (`solve`: better coefficients, the
-    steps taken, and the samples' kernel if it is at hand), and whether more rounds can help after a certificate above
-    the tolerance (`continues`). It is `crowded` if rounds do not hold all free samples, so that Newton steps on these
-    are worth trying, after `wait` rounds.
+    The policy says which samples a round has (`rows`), how their problem is solved (`solve`: better
+    coefficients, the steps taken, and the samples' kernel if it is at hand), and whether more
+    rounds can help after a certificate above the tolerance (`continues`). It is `crowded` if rounds
+    do not hold all free samples, so that Newton steps on these are worth trying, after `wait`
+    rounds.
     """
 
     gram: Gram
@@ -230,7 +258,11 @@ class SingleOutput(WorkingSet[Slopes]):
         self.diagonal = None if program.target.any() else self.backend.asarray(gram.diagonal())
         self.wait, self.waited = policy.wait, 0
         if values is None:
-            values = gram.products(self.beta) if np.any(beta) else self.backend.zeros((program.n_samples,))
+            values = (
+                gram.products(self.beta)
+                if np.any(beta)
+                else self.backend.zeros((program.n_samples,))
+            )
         self._set_values(self.backend.asarray(values))
 
     def _set_values(self, values: ArrayOrTensor) -> None:
@@ -255,33 +287,54 @@ class SingleOutput(WorkingSet[Slopes]):
             intercept = 0.5 * (top + bottom)
             primal = quadratic
         # One transfer to the host.
-        numbers = xp.stack([top, bottom, p.linear_value(beta) - quadratic, primal, intercept]).tolist()
+        numbers = xp.stack(
+            [top, bottom, p.linear_value(beta) - quadratic, primal, intercept]
+        ).tolist()
         highest, lowest, dual, value, b = numbers
         if not p.has_losses:
             value = self.program.primal_value(value, self.backend.to_numpy(values), b)
-        return Slopes(p.violation(highest, lowest), dual, relative_gap(value, dual, self._noise()), rising, falling)
+        return Slopes(
+            p.violation(highest, lowest),
+            dual,
+            relative_gap(value, dual, self._noise()),
+            rising,
+            falling,
+        )
 
-    def _intercept(self, bottom: ArrayOrTensor, top: ArrayOrTensor, n_candidates: int = 64) -> ArrayOrTensor:
-        """Return about the intercept with the smallest losses: where the conjugate's u sum to the total.
+    def _intercept(
+        self, bottom: ArrayOrTensor, top: ArrayOrTensor, n_candidates: int = 64
+    ) -> ArrayOrTensor:
+        """Return about the intercept with the smallest losses: where the conjugate's u sum to the
+        total.
 
-        Above the steepest rise all u are at most β, below the steepest fall at least: it lies between the two. On a
-        device, one look at many candidates takes less time than several looks at one.
+        Above the steepest rise all u are at most β, below the steepest fall at least: it lies
+        between the two. On a device, one look at many candidates takes less time than several looks
+        at one.
         """
         total = self.program.total
         if self.backend is NUMPY or total is None:
-            best = 0.0 if total is None else self.program.best_intercept(self.backend.to_numpy(self.values))
+            best = (
+                0.0
+                if total is None
+                else self.program.best_intercept(self.backend.to_numpy(self.values))
+            )
             return self.backend.asarray(best)
         z = self.residual + self.placed.ridge * self.beta
         low, high = self.backend.xp.stack([bottom, top]).sort().values
         candidates = low + self.backend.asarray(np.linspace(0.0, 1.0, n_candidates)) * (high - low)
-        # The sum falls with the intercept, so counting those above the total finds where it crosses.
+        # The sum falls with the intercept, so counting those above the total finds where it
+        # crosses.
         above = (self.placed.conjugate_argmax(z - candidates[:, None]).sum(1) > total).sum()
         ends = self.backend.xp.stack([above - 1, above]).clip(0, n_candidates - 1)
         # Picked on the device: a number as an index would have to come to the host first.
         return candidates[ends].mean()
 
     def _noise(self) -> float:
-        return 0.0 if self.diagonal is None else self.placed.value_noise(self.beta, self.diagonal, self.gram.dtype)
+        return (
+            0.0
+            if self.diagonal is None
+            else self.placed.value_noise(self.beta, self.diagonal, self.gram.dtype)
+        )
 
     def certified(self) -> Solution:
         # Rounds keep the sum up to their own rounding.
@@ -312,7 +365,8 @@ class SingleOutput(WorkingSet[Slopes]):
         return reached
 
     def round(self, at: Slopes, tol: float) -> int:
-        """Solve the program of some samples, all other coefficients fixed; return the steps taken."""
+        """Solve the program of some samples, all other coefficients fixed; return the steps
+        taken."""
         rows = self.policy.rows(self, at)
         if len(rows) == 0:
             return 0
@@ -332,7 +386,8 @@ class SingleOutput(WorkingSet[Slopes]):
         box, sums = p.sign_limits(free, beta), p.total is not None
         slope = self.residual[free] - p.epsilon * self.backend.xp.sign(beta)
         form = GramForm(self.gram.take(free), p.ridge[free], self.rounds.factorised)
-        # A few steps, each without the coefficients that met a bound, before all slopes are looked at again.
+        # A few steps, each without the coefficients that met a bound, before all slopes are looked
+        # at again.
         new, steps = newton_on_free(form, beta, slope, box, sums, budget=3, cut_backs=4, worth=0.02)
         moved = bool((new != beta).any())
         self._place(free, new)
@@ -350,7 +405,9 @@ class SingleOutput(WorkingSet[Slopes]):
             change[rows] = changes
             self.residual -= self.gram.products(change)
         else:
-            change = self.gram.products_of(part, self.backend.to_numpy(rows), self.backend.to_numpy(changes))
+            change = self.gram.products_of(
+                part, self.backend.to_numpy(rows), self.backend.to_numpy(changes)
+            )
             self.residual -= self.backend.asarray(change)
             size = float(abs(self.residual).max())
             if size < 1e-3 * self.largest:  # the residual keeps the rounding of much larger ones
@@ -359,7 +416,8 @@ class SingleOutput(WorkingSet[Slopes]):
 
 
 class MostViolating:
-    """Those with most to gain, by pair steps until little of it is left: for matrices that are stored."""
+    """Those with most to gain, by pair steps until little of it is left: for matrices that are
+    stored."""
 
     crowded, wait = True, 0
 
@@ -367,9 +425,14 @@ class MostViolating:
         self.rounds = rounds
 
     def rows(self, state: SingleOutput, at: Slopes) -> RowIndex:
-        """Return those with most to gain: half by growing, half by shrinking, if the sum must be kept."""
+        """Return those with most to gain: half by growing, half by shrinking, if the sum must be
+        kept."""
         rounds, n = self.rounds, state.program.n_samples
-        size = int(np.clip(rounds.share * n, rounds.least, rounds.largest)) if rounds.size is None else rounds.size
+        size = (
+            int(np.clip(rounds.share * n, rounds.least, rounds.largest))
+            if rounds.size is None
+            else rounds.size
+        )
         size, top_k, xp = min(n, size), state.backend.top_k, state.backend.xp
         if state.program.total is None:
             return top_k(xp.maximum(at.rising, -at.falling), size)
@@ -380,8 +443,12 @@ class MostViolating:
         shrinking[up] = -np.inf
         return xp.concatenate([up, top_k(shrinking, size - half)])
 
-    def solve(self, state: SingleOutput, rows: RowIndex, at: Slopes, tol: float) -> tuple[Vector, int, None]:
-        beta, residual = (np.array(state.backend.to_numpy(one[rows])) for one in (state.beta, state.residual))
+    def solve(
+        self, state: SingleOutput, rows: RowIndex, at: Slopes, tol: float
+    ) -> tuple[Vector, int, None]:
+        beta, residual = (
+            np.array(state.backend.to_numpy(one[rows])) for one in (state.beta, state.residual)
+        )
         inside = state.program.take(state.backend.to_numpy(rows), residual, state.program.total)
         block = state.backend.borrow(state.gram.block(rows))
         goal, most = self.rounds.inner * at.violation, self.rounds.steps * len(beta)
@@ -392,11 +459,12 @@ class MostViolating:
 
 
 class FreeThenViolating:
-    """All free samples, then those with most to gain, solved to the end: for kernels that are not stored.
+    """All free samples, then those with most to gain, solved to the end: for kernels that are not
+    stored.
 
-    There a product costs a pass over all samples, and a solution from nearby needs but a few rounds. Where more samples
-    are free than a block has room for, a kernel in factors is better solved by other means, and one on demand takes
-    those of them that have most to gain.
+    There a product costs a pass over all samples, and a solution from nearby needs but a few
+    rounds. Where more samples are free than a block has room for, a kernel in factors is better
+    solved by other means, and one on demand takes those of them that have most to gain.
 
     Parameters
     ----------
@@ -408,23 +476,28 @@ class FreeThenViolating:
         How rounds are taken; by default `options.free_rounds`.
     """
 
-    def __init__(self, gram: Gram, options: SolverOptions, rounds: RoundOptions | None = None) -> None:
+    def __init__(
+        self, gram: Gram, options: SolverOptions, rounds: RoundOptions | None = None
+    ) -> None:
         self.options, self.rounds = options, options.free_rounds if rounds is None else rounds
         self.crowded = False
         # The host computes products slowly: Newton steps take about as long as so many rounds.
         self.wait = 4 if gram.backend is NUMPY else 0
-        # Rounds are solved to this share of the gap that is left, and to this share of what that asks for.
+        # Rounds are solved to this share of the gap that is left, and to this share of what that
+        # asks for.
         self.early, self.sharper, self.last_gap = 0.01 if gram.factored else 0.1, 1.0, np.inf
 
     def rows(self, state: SingleOutput, at: Slopes) -> Indices:
-        """Return the free samples, then those that violate optimality most; none if the free ones are too many."""
+        """Return the free samples, then those that violate optimality most; none if the free ones
+        are too many."""
         gram, fetch = state.gram, state.backend.to_numpy
         size = min(gram.block_samples, state.program.n_samples)
         free = fetch(state.placed.free(state.beta))
         if not size or (gram.factored and len(free) > size):
             return np.zeros(0, dtype=np.intp)
         if at.gap > 0.5 * self.last_gap and not self.crowded:
-            # The working set's own value, to which its gap is relative, may be far larger than that of all samples.
+            # The working set's own value, to which its gap is relative, may be far larger than that
+            # of all samples.
             self.sharper = max(0.1 * self.sharper, 1e-8)
         self.last_gap = at.gap
         if gram.factored and state.backend is NUMPY:
@@ -442,16 +515,22 @@ class FreeThenViolating:
             chosen = np.concatenate([chosen, best])
         return np.sort(chosen)
 
-    def solve(self, state: SingleOutput, rows: Indices, at: Slopes, tol: float) -> tuple[Vector, int, Gram | None]:
-        """Maximise the objective over these samples, all other coefficients fixed; this counts as one step."""
+    def solve(
+        self, state: SingleOutput, rows: Indices, at: Slopes, tol: float
+    ) -> tuple[Vector, int, Gram | None]:
+        """Maximise the objective over these samples, all other coefficients fixed; this counts as
+        one step."""
         p, placed = state.program, state.backend.index(rows)
-        own, residual = (np.array(state.backend.to_numpy(one[placed])) for one in (state.beta, state.residual))
+        own, residual = (
+            np.array(state.backend.to_numpy(one[placed])) for one in (state.beta, state.residual)
+        )
         part = state.gram.take(rows)
         # As it is, not what the others leave: rounding could put that out of these samples' reach.
         limits = p.lower[rows].sum(), p.upper[rows].sum()
         total = None if p.total is None else float(np.clip(own.sum(), *limits))
         inside = p.take(rows, residual + p.ridge[rows] * own + part.products(own), total)
-        # What the others leave undone is seen only afterwards: early sets need not be solved to the end.
+        # What the others leave undone is seen only afterwards: early sets need not be solved to the
+        # end.
         early = self.early * min(at.gap, 1.0) if len(rows) < p.n_samples else 0.0
         return self.solve_inside(part, inside, own, self.sharper * max(0.1 * tol, early)), 1, part
 
@@ -465,6 +544,7 @@ class FreeThenViolating:
         return solve_working_set(DenseGram(K), inside, beta, tol, options=self.options).beta
 
     def continues(self, at: Slopes, found: Solution, tol: float) -> bool:
-        # Rounds that were merely slow stay so; those misled by rounding start again from exact outputs.
+        # Rounds that were merely slow stay so; those misled by rounding start again from exact
+        # outputs.
         self.sharper *= 0.1
         return at.gap <= tol or found.gap <= 0.5 * at.gap

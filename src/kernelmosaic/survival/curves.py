@@ -14,7 +14,8 @@ from kernelmosaic.gram.factored import DenseFactors
 from kernelmosaic.survival.machine import PartialLikelihood, Survival
 from kernelmosaic.survival.metrics import StepFunction, kaplan_meier
 
-#: Of log times, or of outputs on their scale: smaller differences, relative to their size, are rounding.
+#: Of log times, or of outputs on their scale: smaller differences, relative to their size, are
+#: rounding.
 RESOLUTION = 1e-11
 
 
@@ -49,7 +50,8 @@ class Curves(ABC):
             return -np.log(self.survival(outputs))
 
     def functions(self, outputs: Array, return_array: bool, hazard: bool = False) -> AnyArray:
-        """Return survival functions, or cumulative hazards: step functions, or their values at the times."""
+        """Return survival functions, or cumulative hazards: step functions, or their values at the
+        times."""
         values = self.hazard(outputs) if hazard else self.survival(outputs)
         if return_array:
             return values
@@ -76,7 +78,9 @@ class ProportionalHazards(Curves):
         weight = np.ones(len(y)) if weight is None else weight
         if slope is None:
             likelihood = PartialLikelihood(time, event, weight, 1.0)
-            slope = minimize_scalar(lambda a: likelihood.at(a * outputs).value, bounds=(0, 10), method="bounded").x
+            slope = minimize_scalar(
+                lambda a: likelihood.at(a * outputs).value, bounds=(0, 10), method="bounded"
+            ).x
         times, at = np.unique(time, return_inverse=True)
         died, order = np.bincount(at, weights=weight * event), np.argsort(-time, kind="stable")
         with np.errstate(divide="ignore"):
@@ -95,21 +99,24 @@ class ProportionalHazards(Curves):
 
 @dataclass(frozen=True)
 class LocationScale(Curves):
-    """S(t | f) = S₀(log t − slope · f − shift), with Kaplan and Meier's estimate of S₀ from the residuals.
+    """S(t | f) = S₀(log t − slope · f − shift), with Kaplan and Meier's estimate of S₀ from the
+    residuals.
 
-    A slope that is not given is that of the censored regression of log times on the outputs, by absolute errors. Events
-    at time 0, whose logarithm is −∞, do not count there; S₀ begins with them.
+    A slope that is not given is that of the censored regression of log times on the outputs, by
+    absolute errors. Events at time 0, whose logarithm is −∞, do not count there; S₀ begins with
+    them.
 
-    S₀ falls exactly where a training sample has its time. The last digits of its output depend on how many samples are
-    predicted with it, and must not decide on which side of its own step it is: residuals that differ by less than
-    `resolution` are equal.
+    S₀ falls exactly where a training sample has its time. The last digits of its output depend on
+    how many samples are predicted with it, and must not decide on which side of its own step it is:
+    residuals that differ by less than `resolution` are equal.
 
     Attributes
     ----------
     residuals, survivors : ndarray of shape (n_residuals,)
         Where S₀ falls, and its value from there on.
     resolution : float
-        The least difference of residuals that is no rounding: as a difference of log times, far below those of data.
+        The least difference of residuals that is no rounding: as a difference of log times, far
+        below those of data.
     """
 
     residuals: Array
@@ -144,7 +151,8 @@ class LocationScale(Curves):
 
 
 def _joined(values: Array, resolution: float) -> Array:
-    """Return values, those of a run whose neighbours are no further apart than the resolution as the least of them."""
+    """Return values, those of a run whose neighbours are no further apart than the resolution as
+    the least of them."""
     order = np.argsort(values, kind="stable")
     in_order = values[order]
     begins = np.ones(len(values), dtype=bool)

@@ -10,7 +10,15 @@ from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
 from sklearn.utils import Tags
 
-from kernelmosaic._typing import Array, ArrayOrTensor, KernelsLike, MatrixLike, SampleWeight, Seed, TargetLike
+from kernelmosaic._typing import (
+    Array,
+    ArrayOrTensor,
+    KernelsLike,
+    MatrixLike,
+    SampleWeight,
+    Seed,
+    TargetLike,
+)
 from kernelmosaic.engine.samples import FitInput
 from kernelmosaic.engine.tasks import PathRule
 from kernelmosaic.estimators._base import BaseMKL
@@ -28,17 +36,20 @@ def observed(y: Array) -> NDArray[np.int64]:
 
 
 class MKLSurvival(RegressorMixin, BaseMKL):
-    """Survival times on a weighted sum of kernels, with censored samples: by regression, hazards or ranks.
+    """Survival times on a weighted sum of kernels, with censored samples: by regression, hazards or
+    ranks.
 
-    Minimises ½ (Σ_m d_m ‖w_m‖)² + C L(f) over f(x) = Σ_m ⟨w_m, φ_m(x)⟩ + b, which is larger for longer survival. The
-    problem is convex, and is solved to a certified gap. The losses are
+    Minimises ½ (Σ_m d_m ‖w_m‖)² + C L(f) over f(x) = Σ_m ⟨w_m, φ_m(x)⟩ + b, which is larger for
+    longer survival. The problem is convex, and is solved to a certified gap. The losses are
 
-    - ``"censored"``: support vector regression on the logarithm of the time, Σ l_i. Where the event was observed at
-      time t_i, l_i = max(0, |log t_i − f(x_i)| − ε). Where the sample was censored then, the event comes later:
-      l_i = max(0, log t_i − f(x_i) − ε), and predicting a longer time costs nothing.
-    - ``"cox"``: proportional hazards, the log hazard of a sample being −f(x) and a constant: minus the logarithm of
-      Cox's partial likelihood, with Efron's terms for tied times.
-    - ``"rank"``: (1/n) Σ max(0, 1 − (f(x_j) − f(x_i)))² over the pairs in which j outlives the event of i.
+    - ``"censored"``: support vector regression on the logarithm of the time, Σ l_i. Where the event
+      was observed at time t_i, l_i = max(0, |log t_i − f(x_i)| − ε). Where the sample was censored
+      then, the event comes later: l_i = max(0, log t_i − f(x_i) − ε), and predicting a longer time
+      costs nothing.
+    - ``"cox"``: proportional hazards, the log hazard of a sample being −f(x) and a constant: minus
+      the logarithm of Cox's partial likelihood, with Efron's terms for tied times.
+    - ``"rank"``: (1/n) Σ max(0, 1 − (f(x_j) − f(x_i)))² over the pairs in which j outlives the
+      event of i.
 
     Parameters
     ----------
@@ -49,12 +60,14 @@ class MKLSurvival(RegressorMixin, BaseMKL):
     loss : {"censored", "cox", "rank"}, default="censored"
         See above.
     epsilon : float, default=0.1
-        With ``loss="censored"``, half-width ε of the tube in which errors are free, on the scale of log t: 0.1 is about
-        10 % of the time.
-    norm, weights, fixed_weights, penalties, penalty_power, solver, normalize, approximation, rank, missing
+        With ``loss="censored"``, half-width ε of the tube in which errors are free, on the scale of
+        log t: 0.1 is about 10 % of the time.
+    norm, weights, fixed_weights, penalties, penalty_power, solver, normalize, approximation, rank,
+    missing
         As in :class:`MKLClassifier`.
     slack : {1, 2}, default=1
-        Norm of the loss l_i of ``loss="censored"``: with 2 the objective is (Σ_m d_m ‖w_m‖)² + C Σ l_i².
+        Norm of the loss l_i of ``loss="censored"``: with 2 the objective is (Σ_m d_m ‖w_m‖)² + C Σ
+        l_i².
     tol, max_iter, memory_budget, device, random_state, verbose
         As in :class:`MKLClassifier`.
 
@@ -65,7 +78,8 @@ class MKLSurvival(RegressorMixin, BaseMKL):
     view_weights_ : dict
         The weights summed over the kernels of every view, by its name.
     kernel_names_, dual_coef_, support_, n_support_, support_fraction_, intercept_
-        As in :class:`MKLClassifier`; with ``loss="censored"`` the coefficients of censored samples are not negative.
+        As in :class:`MKLClassifier`; with ``loss="censored"`` the coefficients of censored samples
+        are not negative.
     unique_times_ : ndarray of shape (n_times,)
         The times of the training samples, in order, on which survival functions are given.
     objective_, duality_gap_, converged_, solver_, n_iter_, n_solves_, history_
@@ -73,9 +87,10 @@ class MKLSurvival(RegressorMixin, BaseMKL):
 
     References
     ----------
-    Shivaswamy, Chu and Jansche (2007), "A support vector approach to censored targets"; Cox (1972), "Regression models
-    and life-tables"; Efron (1977), "The efficiency of Cox's likelihood function for censored data"; Pölsterl, Navab and
-    Katouzian (2015), "Fast training of support vector machines for survival analysis".
+    Shivaswamy, Chu and Jansche (2007), "A support vector approach to censored targets"; Cox (1972),
+    "Regression models and life-tables"; Efron (1977), "The efficiency of Cox's likelihood function
+    for censored data"; Pölsterl, Navab and Katouzian (2015), "Fast training of support vector
+    machines for survival analysis".
 
     Examples
     --------
@@ -90,7 +105,9 @@ class MKLSurvival(RegressorMixin, BaseMKL):
     True
     """
 
-    path_rule: ClassVar[PathRule | None] = PathRule(range=(1e-3, 1e2), strata=observed, score=concordance)
+    path_rule: ClassVar[PathRule | None] = PathRule(
+        range=(1e-3, 1e2), strata=observed, score=concordance
+    )
 
     def __init__(
         self,
@@ -146,10 +163,12 @@ class MKLSurvival(RegressorMixin, BaseMKL):
         ----------
         X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
             Samples.
-        y : structured array of shape (n_samples,), or array-like of shape (n_samples, 2) or (n_samples,)
-            Whether the event was observed, and the time of the event or of censoring, which is positive, or zero if
-            the loss is not ``"censored"``: a structured array of a boolean and a number, as scikit-survival has it; or
-            two columns, the event (0 or 1) and the time. A vector of times means that all events were observed.
+        y : structured array of shape (n_samples,), or array-like of shape (n_samples, 2) or
+        (n_samples,)
+            Whether the event was observed, and the time of the event or of censoring, which is
+            positive, or zero if the loss is not ``"censored"``: a structured array of a boolean and
+            a number, as scikit-survival has it; or two columns, the event (0 or 1) and the time. A
+            vector of times means that all events were observed.
         sample_weight : array-like of shape (n_samples,), optional
             Factors of C, sample by sample.
 
@@ -167,8 +186,9 @@ class MKLSurvival(RegressorMixin, BaseMKL):
         given = self._read_input(X, times, sample_weight, NUMBERS)
         if self.loss == "censored" and not given.y[:, 1].all():
             raise ValueError(
-                f"y: the time of sample {np.argmin(given.y[:, 1])} is 0; times must be positive with loss='censored', "
-                "which predicts their logarithm: leave such samples out, or use loss='cox' or 'rank'."
+                f"y: the time of sample {np.argmin(given.y[:, 1])} is 0; times must be positive"
+                " with loss='censored', which predicts their logarithm: leave such samples out, or"
+                " use loss='cox' or 'rank'."
             )
         require_event(given.y[:, 0] if given.weight is None else given.y[:, 0] * given.weight)
         return given
@@ -176,11 +196,16 @@ class MKLSurvival(RegressorMixin, BaseMKL):
     def _task(self) -> Times:
         return Times(type(self).__name__, None, self.loss, self.C, self.epsilon, self.slack)
 
-    def fit_input(self, given: FitInput, calibration: Any = None, starts: Any = None, **known: Any) -> Self:
-        """Fit, with the survival functions of the outputs for the training samples, or with those that are given."""
+    def fit_input(
+        self, given: FitInput, calibration: Any = None, starts: Any = None, **known: Any
+    ) -> Self:
+        """Fit, with the survival functions of the outputs for the training samples, or with those
+        that are given."""
         super().fit_input(given, starts=starts, **known)
         if calibration is None:
-            calibration = self.fit_curves(self.function_.outputs(given.X)[:, 0], given.y, given.weight)
+            calibration = self.fit_curves(
+                self.function_.outputs(given.X)[:, 0], given.y, given.weight
+            )
         self._set_calibration(calibration)
         return self
 
@@ -188,28 +213,34 @@ class MKLSurvival(RegressorMixin, BaseMKL):
         self.curves_: Curves = calibration
         self.unique_times_ = self.curves_.times
 
-    def fit_curves(self, outputs: Array, y: Array, weight: Array | None, held_out: bool = False) -> Curves:
-        """Return the survival functions of outputs; those of samples held out have the slope that suits them."""
+    def fit_curves(
+        self, outputs: Array, y: Array, weight: Array | None, held_out: bool = False
+    ) -> Curves:
+        """Return the survival functions of outputs; those of samples held out have the slope that
+        suits them."""
         if self.loss == "cox":
             return ProportionalHazards.fit(outputs, y, weight, None if held_out else 1.0)
-        return LocationScale.fit(outputs, y, weight, None if held_out or self.loss == "rank" else 1.0)
+        return LocationScale.fit(
+            outputs, y, weight, None if held_out or self.loss == "rank" else 1.0
+        )
 
     def predict(self, X: MatrixLike) -> Array:
         """Return a number that is larger for longer survival.
 
-        With ``loss="censored"`` it is the predicted logarithm of the time, of which ``np.exp`` is a time; with
-        ``loss="cox"`` it is minus the log hazard, relative to the mean of the training samples. Its sign is opposite to
-        that of a risk, which other libraries predict.
+        With ``loss="censored"`` it is the predicted logarithm of the time, of which ``np.exp`` is a
+        time; with ``loss="cox"`` it is minus the log hazard, relative to the mean of the training
+        samples. Its sign is opposite to that of a risk, which other libraries predict.
         """
         return self.decide(self._outputs(X))
 
     def predict_survival_function(self, X: MatrixLike, return_array: bool = False) -> Any:
         """Return the probability of surviving beyond each time.
 
-        With ``loss="cox"`` it is exp(−H₀(t) exp(−f(x))) with Breslow's estimate of H₀. With ``loss="censored"`` it is
-        S₀(log t − f(x)) with Kaplan and Meier's estimate S₀ of the residuals; with ``loss="rank"``, whose f has no
-        unit, the residuals are those of a linear function of f. Both are estimated from the training samples, whose
-        residuals are too small where C is large; :class:`MKLSurvivalCV` estimates them from samples held out.
+        With ``loss="cox"`` it is exp(−H₀(t) exp(−f(x))) with Breslow's estimate of H₀. With
+        ``loss="censored"`` it is S₀(log t − f(x)) with Kaplan and Meier's estimate S₀ of the
+        residuals; with ``loss="rank"``, whose f has no unit, the residuals are those of a linear
+        function of f. Both are estimated from the training samples, whose residuals are too small
+        where C is large; :class:`MKLSurvivalCV` estimates them from samples held out.
 
         Parameters
         ----------
@@ -221,8 +252,8 @@ class MKLSurvival(RegressorMixin, BaseMKL):
         Returns
         -------
         ndarray of shape (n_samples,) or (n_samples, n_times)
-            Step functions of the time, each with its points ``x`` and its values ``y``; or their values at
-            ``unique_times_``.
+            Step functions of the time, each with its points ``x`` and its values ``y``; or their
+            values at ``unique_times_``.
         """
         return self.curves_.functions(self._outputs(X)[:, 0], return_array)
 
@@ -244,10 +275,12 @@ class MKLSurvival(RegressorMixin, BaseMKL):
         return self.curves_.functions(self._outputs(X)[:, 0], return_array, hazard=True)
 
     def score(self, X: MatrixLike, y: TargetLike, sample_weight: SampleWeight = None) -> float:
-        """Return Harrell's concordance: the share of the comparable pairs of samples that are predicted in order.
+        """Return Harrell's concordance: the share of the comparable pairs of samples that are
+        predicted in order.
 
-        Two samples are comparable if the one with the shorter time had its event then: its prediction should be the
-        smaller. Equal predictions count half. Guessing has a concordance of 0.5, and the true order one of 1.
+        Two samples are comparable if the one with the shorter time had its event then: its
+        prediction should be the smaller. Equal predictions count half. Guessing has a concordance
+        of 0.5, and the true order one of 1.
 
         Parameters
         ----------

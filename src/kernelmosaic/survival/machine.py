@@ -1,4 +1,5 @@
-"""Machines of survival times: censored regression, and losses that join samples, by hazards and by pairs in order."""
+"""Machines of survival times: censored regression, and losses that join samples, by hazards and by
+pairs in order."""
 
 from __future__ import annotations
 
@@ -14,7 +15,12 @@ from kernelmosaic._typing import AnyArray, Array, ArrayOrTensor, Indices
 from kernelmosaic.gram.gram import as_gram
 from kernelmosaic.machines.base import SVR, Machine
 from kernelmosaic.solvers.program import Vector
-from kernelmosaic.solvers.smooth_newton import LossPoint, SmoothProgram, SmoothSolution, solve_smooth
+from kernelmosaic.solvers.smooth_newton import (
+    LossPoint,
+    SmoothProgram,
+    SmoothSolution,
+    solve_smooth,
+)
 
 #: Most terms of Efron's sum over the events of one time; of more events, so many stand for all.
 _MOST_TERMS = 1000
@@ -33,11 +39,12 @@ def outlived(time: AnyArray, event: AnyArray) -> Indices:
 
 
 class Survival(SVR):
-    """Censored regression: min ½‖w‖² + Σ Cᵢ lᵢ(f(xᵢ)) on the logarithms yᵢ of times, some of which are lower bounds.
+    """Censored regression: min ½‖w‖² + Σ Cᵢ lᵢ(f(xᵢ)) on the logarithms yᵢ of times, some of which
+    are lower bounds.
 
-    Where the event was observed, lᵢ(f) = max(0, |yᵢ − f| − ε), as in `SVR`; of a censored sample nothing more is known
-    than that the event comes later, lᵢ(f) = max(0, yᵢ − f − ε), so that its coefficient is not negative. With
-    ``slack=2`` the excess is squared: min ‖w‖² + Σ Cᵢ lᵢ².
+    Where the event was observed, lᵢ(f) = max(0, |yᵢ − f| − ε), as in `SVR`; of a censored sample
+    nothing more is known than that the event comes later, lᵢ(f) = max(0, yᵢ − f − ε), so that its
+    coefficient is not negative. With ``slack=2`` the excess is squared: min ‖w‖² + Σ Cᵢ lᵢ².
 
     Parameters
     ----------
@@ -69,14 +76,18 @@ class Survival(SVR):
         sample_weight: Array | None = None,
     ) -> None:
         super().__init__(y, C, epsilon, slack, sample_weight)
-        self.program = replace(self.program, lower=np.where(np.asarray(event, dtype=bool), self.program.lower, 0.0))
+        self.program = replace(
+            self.program, lower=np.where(np.asarray(event, dtype=bool), self.program.lower, 0.0)
+        )
 
 
 class PartialLikelihood(SmoothProgram):
-    """−C times the logarithm of Cox's partial likelihood, with Efron's terms for ties, at log hazards −f.
+    """−C times the logarithm of Cox's partial likelihood, with Efron's terms for ties, at log
+    hazards −f.
 
-    With risks rⱼ = wⱼ exp(−fⱼ), the sum S of those that are under observation at a time with events, the sum D of those
-    that have their event then, and the weight d of these, the time adds Σ_{l < d} log(S − (l / d) D) + Σ w f.
+    With risks rⱼ = wⱼ exp(−fⱼ), the sum S of those that are under observation at a time with
+    events, the sum D of those that have their event then, and the weight d of these, the time adds
+    Σ_{l < d} log(S − (l / d) D) + Σ w f.
 
     Parameters
     ----------
@@ -117,7 +128,9 @@ class PartialLikelihood(SmoothProgram):
         log_risk = self.log_weight - values[self.rows]
         S = np.logaddexp.accumulate(np.logaddexp.reduceat(log_risk, self.starts)[::-1])[::-1]
         D = np.logaddexp.reduceat(log_risk[self.died], self.died_starts)
-        return log_risk, S[self.of] + np.log1p(-self.share * np.exp(np.minimum(D - S, 0.0))[self.of])
+        return log_risk, S[self.of] + np.log1p(
+            -self.share * np.exp(np.minimum(D - S, 0.0))[self.of]
+        )
 
     def at(self, values: Vector) -> LossPoint:
         log_risk, below = self._sums(values)
@@ -134,10 +147,13 @@ class PartialLikelihood(SmoothProgram):
         return LossPoint(value, slopes, partial(self._times, log_risk, below, expected))
 
     def _times(self, log_risk: Vector, below: Vector, expected: Vector, V: Array) -> Array:
-        """Multiply the curvature with vectors: Σ over the terms of diag p − ppᵀ, p being shares of the denominator."""
+        """Multiply the curvature with vectors: Σ over the terms of diag p − ppᵀ, p being shares of
+        the denominator."""
         columns, top = V.reshape(len(V), -1)[self.rows], float(log_risk.max())
         risk, denominator = np.exp(log_risk - top), np.exp(below - top)
-        inverse = np.where(denominator > _TINY, 1.0 / np.maximum(denominator, _TINY), 0.0)[:, np.newaxis]
+        inverse = np.where(denominator > _TINY, 1.0 / np.maximum(denominator, _TINY), 0.0)[
+            :, np.newaxis
+        ]
         moved = risk[:, np.newaxis] * columns
         S = np.add.reduceat(moved, self.starts)[::-1].cumsum(axis=0)[::-1]
         D = np.add.reduceat(moved[self.died], self.died_starts)
@@ -151,7 +167,8 @@ class PartialLikelihood(SmoothProgram):
         return out.reshape(V.shape)
 
     def bound(self, values: Vector, error: float) -> float:
-        """Return the loss plus what an error in the outputs may add: a mean, and an output, for each event."""
+        """Return the loss plus what an error in the outputs may add: a mean, and an output, for
+        each event."""
         return self.at(values).value + 2.0 * float(self.height.sum()) * error
 
     def size(self, values: Vector) -> float:
@@ -160,7 +177,8 @@ class PartialLikelihood(SmoothProgram):
 
 
 class OrderedPairs(SmoothProgram):
-    """(C / N) Σ wᵢ wⱼ max(0, 1 − (fⱼ − fᵢ))² over the pairs in which j outlives the event of i; N is Σ w.
+    """(C / N) Σ wᵢ wⱼ max(0, 1 − (fⱼ − fᵢ))² over the pairs in which j outlives the event of i; N
+    is Σ w.
 
     Parameters
     ----------
@@ -173,12 +191,15 @@ class OrderedPairs(SmoothProgram):
         self.first = np.flatnonzero(np.asarray(event, dtype=bool) & (weight > 0))
         if len(self.first) * self.n_samples > _MOST_PAIRS:
             raise MemoryError(
-                f"loss='rank' would compare {len(self.first)} events with {self.n_samples} samples, and keeps up to "
-                f"{_MOST_PAIRS:.0e} pairs in memory: use loss='cox' or 'censored', or fewer samples."
+                f"loss='rank' would compare {len(self.first)} events with {self.n_samples} samples,"
+                f" and keeps up to {_MOST_PAIRS:.0e} pairs in memory: use loss='cox' or 'censored',"
+                " or fewer samples."
             )
         stage = outlived(time, event)
         later = stage > stage[self.first][:, np.newaxis]
-        self.factor = (C / weight.sum()) * np.where(later, np.outer(weight[self.first], weight), 0.0)
+        self.factor = (C / weight.sum()) * np.where(
+            later, np.outer(weight[self.first], weight), 0.0
+        )
 
     def _short(self, values: Vector, margin: float = 1.0) -> Array:
         """Return by how much each pair falls short of its margin, of shape (events, n)."""
@@ -209,9 +230,11 @@ class OrderedPairs(SmoothProgram):
 
 
 class SmoothMachine(Machine):
-    """A machine min ½‖w‖² + L(f) whose loss L is smooth, joins samples, and leaves the constant of f open.
+    """A machine min ½‖w‖² + L(f) whose loss L is smooth, joins samples, and leaves the constant of
+    f open.
 
-    Its coefficients are slopes of the loss, β = −∇L: the outputs where the slopes are taken prove the dual value.
+    Its coefficients are slopes of the loss, β = −∇L: the outputs where the slopes are taken prove
+    the dual value.
     """
 
     program: SmoothProgram
@@ -220,12 +243,17 @@ class SmoothMachine(Machine):
     has_box = False
     has_one_slack = False
 
-    def __init__(self, time: AnyArray, event: AnyArray, C: float = 1.0, sample_weight: Array | None = None) -> None:
+    def __init__(
+        self, time: AnyArray, event: AnyArray, C: float = 1.0, sample_weight: Array | None = None
+    ) -> None:
         weight = np.ones(len(time)) if sample_weight is None else sample_weight
         self.program = type(self)._loss(time, event, weight, check_C(C))
 
-    def solve(self, K: ArrayOrTensor, warm_start: Array | None = None, tol: float = 1e-3) -> SmoothSolution:
-        """Return the solution for a kernel; the last digits cost one Newton step more, since these converge fast."""
+    def solve(
+        self, K: ArrayOrTensor, warm_start: Array | None = None, tol: float = 1e-3
+    ) -> SmoothSolution:
+        """Return the solution for a kernel; the last digits cost one Newton step more, since these
+        converge fast."""
         return solve_smooth(as_gram(K), self.program, warm_start, min(tol, 1e-6))
 
     def linear_value(self, solution: Any) -> float:
@@ -236,9 +264,11 @@ class SmoothMachine(Machine):
 
 
 class Cox(SmoothMachine):
-    """Proportional hazards: min ½‖w‖² − C log PL(f), the partial likelihood of log hazards −f, ties by Efron.
+    """Proportional hazards: min ½‖w‖² − C log PL(f), the partial likelihood of log hazards −f, ties
+    by Efron.
 
-    The larger f(x), the longer the survival. A constant added to f changes nothing: there is no intercept.
+    The larger f(x), the longer the survival. A constant added to f changes nothing: there is no
+    intercept.
 
     Parameters
     ----------
@@ -251,15 +281,16 @@ class Cox(SmoothMachine):
 
     References
     ----------
-    Cox (1972), "Regression models and life-tables"; Efron (1977), "The efficiency of Cox's likelihood function for
-    censored data".
+    Cox (1972), "Regression models and life-tables"; Efron (1977), "The efficiency of Cox's
+    likelihood function for censored data".
     """
 
     _loss = PartialLikelihood
 
 
 class Ranking(SmoothMachine):
-    """Ranking: min ½‖w‖² + (C / N) Σ max(0, 1 − (f(xⱼ) − f(xᵢ)))² over the pairs in which j outlives the event of i.
+    """Ranking: min ½‖w‖² + (C / N) Σ max(0, 1 − (f(xⱼ) − f(xᵢ)))² over the pairs in which j
+    outlives the event of i.
 
     Parameters
     ----------
@@ -268,7 +299,8 @@ class Ranking(SmoothMachine):
 
     References
     ----------
-    Pölsterl, Navab and Katouzian (2015), "Fast training of support vector machines for survival analysis".
+    Pölsterl, Navab and Katouzian (2015), "Fast training of support vector machines for survival
+    analysis".
     """
 
     _loss = OrderedPairs

@@ -1,7 +1,8 @@
-"""How well survival is predicted: concordance and Brier score of samples whose times may be censored.
+"""How well survival is predicted: concordance and Brier score of samples whose times may be
+censored.
 
-``y`` is in every form that :meth:`kernelmosaic.MKLSurvival.fit` takes, and predictions are the larger the longer the
-survival.
+``y`` is in every form that :meth:`kernelmosaic.MKLSurvival.fit` takes, and predictions are the
+larger the longer the survival.
 """
 
 from __future__ import annotations
@@ -33,17 +34,20 @@ __all__ = [
 Curves = Any
 
 _FORMS = (
-    "give a structured array of booleans, whether the event was observed, and times, as scikit-survival's "
-    "Surv.from_arrays(event, time); or two columns, event and time; or times alone if all events were observed; times "
-    "of entry (left truncation) are not served"
+    "give a structured array of booleans, whether the event was observed, and times, as"
+    " scikit-survival's Surv.from_arrays(event, time); or two columns, event and time; or times"
+    " alone if all events were observed; times of entry (left truncation) are not served"
 )
 
 
-# Concordance ---------------------------------------------------------------------------------------------------------
+# Concordance --------------------------------------------------------------------------------------
 
 
-def concordance_index(y: TargetLike, predicted: ArrayLike, *, sample_weight: SampleWeight = None) -> float:
-    """Return Harrell's concordance: the share of the comparable pairs of samples that are predicted in order.
+def concordance_index(
+    y: TargetLike, predicted: ArrayLike, *, sample_weight: SampleWeight = None
+) -> float:
+    """Return Harrell's concordance: the share of the comparable pairs of samples that are predicted
+    in order.
 
     Parameters
     ----------
@@ -66,7 +70,8 @@ def concordance_index(y: TargetLike, predicted: ArrayLike, *, sample_weight: Sam
 def uno_concordance_index(
     y_train: TargetLike, y: TargetLike, predicted: ArrayLike, *, tau: float | None = None
 ) -> float:
-    """Return Uno's concordance, in which a pair counts 1 / G(t)², G being the share not yet censored at its event.
+    """Return Uno's concordance, in which a pair counts 1 / G(t)², G being the share not yet
+    censored at its event.
 
     Parameters
     ----------
@@ -86,8 +91,8 @@ def uno_concordance_index(
 
     References
     ----------
-    Uno, Cai, Pencina, D'Agostino and Wei (2011), "On the C-statistics for evaluating overall adequacy of risk
-    prediction procedures with censored survival data".
+    Uno, Cai, Pencina, D'Agostino and Wei (2011), "On the C-statistics for evaluating overall
+    adequacy of risk prediction procedures with censored survival data".
 
     Examples
     --------
@@ -108,8 +113,11 @@ def uno_concordance_index(
     return concordance(held, predicted, factor=factor)
 
 
-def concordance(y: Array, predicted: ArrayLike, sample_weight: SampleWeight = None, factor: Any = 1.0) -> float:
-    """Return Harrell's concordance of predictions that are larger for longer times; NaN if no pair is comparable.
+def concordance(
+    y: Array, predicted: ArrayLike, sample_weight: SampleWeight = None, factor: Any = 1.0
+) -> float:
+    """Return Harrell's concordance of predictions that are larger for longer times; NaN if no pair
+    is comparable.
 
     Parameters
     ----------
@@ -124,7 +132,9 @@ def concordance(y: Array, predicted: ArrayLike, sample_weight: SampleWeight = No
     """
     event, time = y[:, 0] > 0, y[:, 1]
     predicted = np.asarray(predicted)
-    weight = np.ones(len(y)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+    weight = (
+        np.ones(len(y)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+    )
     check_consistent_length(y, predicted, weight)
     own_weight = weight * factor
     stage = outlived(time, event)
@@ -132,8 +142,9 @@ def concordance(y: Array, predicted: ArrayLike, sample_weight: SampleWeight = No
     # In order of the predictions, which a stable sort by groups keeps within each.
     order = np.argsort(rank, kind="stable")
     right = pairs = 0.0
-    # Two stages differ first, from the top, in one bit: for each bit, samples that agree above it are a group, and
-    # those with the bit have the later stage. So every comparable pair is met once, in few passes over the samples.
+    # Two stages differ first, from the top, in one bit: for each bit, samples that agree above it
+    # are a group, and those with the bit have the later stage. So every comparable pair is met
+    # once, in few passes over the samples.
     for bit in range(int(stage.max(initial=0)).bit_length()):
         at = order[np.argsort(stage[order] >> (bit + 1), kind="stable")]
         group, later = stage[at] >> (bit + 1), (stage[at] >> bit) & 1 == 1
@@ -146,15 +157,15 @@ def concordance(y: Array, predicted: ArrayLike, sample_weight: SampleWeight = No
         right += float(own @ (outlives[last] - 0.5 * (outlives[above] + outlives[below])))
     if not pairs > 0:
         warn_caller(
-            "The concordance is not defined: no two samples are comparable, since none was observed to have its event "
-            "while another was at risk.",
+            "The concordance is not defined: no two samples are comparable, since none was observed"
+            " to have its event while another was at risk.",
             UndefinedMetricWarning,
         )
         return float("nan")
     return right / pairs
 
 
-# Survival functions --------------------------------------------------------------------------------------------------
+# Survival functions -------------------------------------------------------------------------------
 
 
 class StepFunction:
@@ -193,7 +204,8 @@ class StepFunction:
 def kaplan_meier(
     time: AnyArray, event: AnyArray, weight: Array | None = None, *, reverse: bool = False
 ) -> tuple[Array, Array]:
-    """Return the times in order, each once, and the Kaplan–Meier estimate of the share that survives each.
+    """Return the times in order, each once, and the Kaplan–Meier estimate of the share that
+    survives each.
 
     Parameters
     ----------
@@ -202,8 +214,8 @@ def kaplan_meier(
     weight : array of shape (n,), optional
         How much each sample counts.
     reverse : bool, default=False
-        Whether to estimate the share that is not yet censored instead; events come before the censoring of the same
-        time.
+        Whether to estimate the share that is not yet censored instead; events come before the
+        censoring of the same time.
 
     Examples
     --------
@@ -221,7 +233,8 @@ def kaplan_meier(
 
 
 def share_at(y: Array, at: Any, *, reverse: bool = False) -> Array:
-    """Return the Kaplan–Meier estimate at any times, of events and times; of censoring if `reverse`."""
+    """Return the Kaplan–Meier estimate at any times, of events and times; of censoring if
+    `reverse`."""
     times, share = kaplan_meier(y[:, 1], y[:, 0], reverse=reverse)
     return np.asarray(np.append(1.0, share)[np.searchsorted(times, at, side="right")])
 
@@ -234,10 +247,12 @@ def _inverse_share(y_train: Array, at: Array, weight: Array | None = None) -> Ar
 
 
 def _warn_of_censoring(score: str, time: float, parameter: str) -> None:
-    """Warn that a score is not defined, since no training sample is under observation at a time that it needs."""
+    """Warn that a score is not defined, since no training sample is under observation at a time
+    that it needs."""
     warn_caller(
-        f"{score} is not defined from time {time:g} on: no sample of y_train is still uncensored there, so that what "
-        f"it is weighted by is infinite; give smaller {parameter}, or a y_train that is followed longer.",
+        f"{score} is not defined from time {time:g} on: no sample of y_train is still uncensored"
+        f" there, so that what it is weighted by is infinite; give smaller {parameter}, or a"
+        " y_train that is followed longer.",
         UndefinedMetricWarning,
     )
 
@@ -251,10 +266,11 @@ def brier_score(
     sample_weight: SampleWeight = None,
     train_weight: SampleWeight = None,
 ) -> Array:
-    """Return the mean squared error of survival functions at times, weighted by the inverse of censoring.
+    """Return the mean squared error of survival functions at times, weighted by the inverse of
+    censoring.
 
-    Where the event of a sample came by time t, at t_i, it adds S(t)² / G(t_i); where it was still under observation,
-    (1 − S(t))² / G(t); where it was censored before, nothing.
+    Where the event of a sample came by time t, at t_i, it adds S(t)² / G(t_i); where it was still
+    under observation, (1 − S(t))² / G(t); where it was censored before, nothing.
 
     Parameters
     ----------
@@ -263,8 +279,9 @@ def brier_score(
     y : structured array or array-like
         Events and times of the samples predicted.
     survival : array-like of shape (n, n_times), or sequence of step functions
-        S at the times, or functions of the time, as :meth:`kernelmosaic.MKLSurvival.predict_survival_function` returns
-        them; after its last point a step function keeps its value.
+        S at the times, or functions of the time, as
+        :meth:`kernelmosaic.MKLSurvival.predict_survival_function` returns them; after its last
+        point a step function keeps its value.
     times : array-like of shape (n_times,)
         The times.
     sample_weight : array-like of shape (n,), optional
@@ -279,8 +296,8 @@ def brier_score(
 
     References
     ----------
-    Graf, Schmoor, Sauerbrei and Schumacher (1999), "Assessment and comparison of prognostic classification schemes for
-    survival data".
+    Graf, Schmoor, Sauerbrei and Schumacher (1999), "Assessment and comparison of prognostic
+    classification schemes for survival data".
 
     Examples
     --------
@@ -290,7 +307,9 @@ def brier_score(
     [0.065]
     """
     times = np.atleast_1d(np.asarray(times, dtype=np.float64))
-    scores = _brier_scores(read_times(y_train), read_times(y), survival, times, sample_weight, train_weight)
+    scores = _brier_scores(
+        read_times(y_train), read_times(y), survival, times, sample_weight, train_weight
+    )
     if np.isnan(scores).any():
         _warn_of_censoring("The Brier score", times[np.isnan(scores)].min(), "times")
     return scores
@@ -311,9 +330,12 @@ def _brier_scores(
     S = np.asarray(S, dtype=np.float64)
     if S.shape != (len(held), len(times)):
         raise ValueError(
-            f"survival has shape {S.shape}: give a row for each of {len(held)} samples and {len(times)} times."
+            f"survival has shape {S.shape}: give a row for each of {len(held)} samples and"
+            f" {len(times)} times."
         )
-    own_weight = np.ones(len(held)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+    own_weight = (
+        np.ones(len(held)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+    )
     counted = None if train_weight is None else np.asarray(train_weight, dtype=np.float64)
     event, time = held[:, :1] > 0, held[:, 1:]
     over = (time <= times) & event
@@ -322,7 +344,9 @@ def _brier_scores(
     weight[own_weight == 0] = 0.0
     undefined = np.isinf(weight).any(axis=0)
     squares = np.where(over, S, 1.0 - S) ** 2
-    scores = np.average(np.where(np.isinf(weight), 0.0, weight) * squares, axis=0, weights=own_weight)
+    scores = np.average(
+        np.where(np.isinf(weight), 0.0, weight) * squares, axis=0, weights=own_weight
+    )
     return np.where(undefined, np.nan, scores)
 
 
@@ -342,8 +366,9 @@ def integrated_brier_score(
     y_train, y, survival
         As in :func:`brier_score`.
     times : array-like of shape (n_times,), optional
-        At least two times, in ascending order; by default those of `y` up to the first that comes after more than 80 %
-        of them, and before the first at which the score is not defined, for which `survival` must be step functions.
+        At least two times, in ascending order; by default those of `y` up to the first that comes
+        after more than 80 % of them, and before the first at which the score is not defined, for
+        which `survival` must be step functions.
     sample_weight : array-like of shape (n,), optional
         As in :func:`brier_score`; by default times are those of 80 % of the weight.
     train_weight : array-like of shape (n_train,), optional
@@ -352,7 +377,8 @@ def integrated_brier_score(
     Returns
     -------
     float
-        NaN, with a warning, where the score is not defined at one of the times given, or at all but one by default.
+        NaN, with a warning, where the score is not defined at one of the times given, or at all but
+        one by default.
 
     Examples
     --------
@@ -362,7 +388,9 @@ def integrated_brier_score(
     0.195
     """
     train, held = read_times(y_train), read_times(y)
-    points = usual_times(held, sample_weight) if times is None else np.asarray(times, dtype=np.float64)
+    points = (
+        usual_times(held, sample_weight) if times is None else np.asarray(times, dtype=np.float64)
+    )
     if points.ndim != 1 or len(points) < 2 or np.any(np.diff(points) <= 0):
         raise ValueError(f"times={points!r}: give at least two times, in ascending order.")
     scores = _brier_scores(train, held, survival, points, sample_weight, train_weight)
@@ -375,7 +403,8 @@ def integrated_brier_score(
 
 
 def usual_times(y: Array, weight: SampleWeight = None) -> Array:
-    """Return the times of samples, each once, up to the first that comes after more than 80 % of their weight."""
+    """Return the times of samples, each once, up to the first that comes after more than 80 % of
+    their weight."""
     own_weight = np.ones(len(y)) if weight is None else np.asarray(weight, dtype=np.float64)
     counted = own_weight > 0
     times, at = np.unique(y[counted, 1], return_inverse=True)
@@ -384,23 +413,30 @@ def usual_times(y: Array, weight: SampleWeight = None) -> Array:
     return np.asarray(times[: np.searchsorted(before, 0.8 * own_weight.sum(), side="right") + 1])
 
 
-# Times in every form -------------------------------------------------------------------------------------------------
+# Times in every form ------------------------------------------------------------------------------
 
 
 def read_times(y: TargetLike) -> Array:
-    """Return events (1 if observed, else 0) and times, of shape (n, 2), or raise saying what is wrong."""
+    """Return events (1 if observed, else 0) and times, of shape (n, 2), or raise saying what is
+    wrong."""
     y = to_host(y)
     if getattr(y, "dtype", None) is not None and getattr(y.dtype, "names", None):
         event, time = _read_fields(y)
     else:
         table = np.asarray(y)
         if table.ndim == 2 and table.shape[1] == 2:
-            event, time = check_array(table, dtype=np.float64, input_name="y", ensure_min_samples=0).T
+            event, time = check_array(
+                table, dtype=np.float64, input_name="y", ensure_min_samples=0
+            ).T
             if not np.all((event == 0) | (event == 1)):
-                other = " Are the columns in the other order?" if np.all((time == 0) | (time == 1)) else ""
+                other = (
+                    " Are the columns in the other order?"
+                    if np.all((time == 0) | (time == 1))
+                    else ""
+                )
                 raise ValueError(
-                    f"y: its first column holds {event[(event != 0) & (event != 1)][0]:g}, not 0 or 1: the "
-                    f"columns are the event and the time.{other}"
+                    f"y: its first column holds {event[(event != 0) & (event != 1)][0]:g}, not 0 or"
+                    f" 1: the columns are the event and the time.{other}"
                 )
         elif table.ndim == 1 or table.shape[1:] == (1,):
             time = column_or_1d(table, warn=True)
@@ -409,12 +445,14 @@ def read_times(y: TargetLike) -> Array:
             event = np.ones(len(time))
         else:
             raise ValueError(f"y has shape {table.shape}: {_FORMS}.")
-    time = check_array(time, ensure_2d=False, dtype=np.float64, input_name="y", ensure_min_samples=0)
+    time = check_array(
+        time, ensure_2d=False, dtype=np.float64, input_name="y", ensure_min_samples=0
+    )
     wrong = np.flatnonzero(time < 0)
     if len(wrong):
         raise ValueError(
-            f"y: the time of sample {wrong[0]} is {time[wrong[0]]:g}; times must not be negative: leave such samples "
-            "out, or count times from an earlier date."
+            f"y: the time of sample {wrong[0]} is {time[wrong[0]]:g}; times must not be negative:"
+            " leave such samples out, or count times from an earlier date."
         )
     return np.column_stack([event, time]).astype(np.float64)
 

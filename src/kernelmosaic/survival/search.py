@@ -18,33 +18,36 @@ from kernelmosaic.survival.metrics import concordance, integrated_brier_score
 class MKLSurvivalCV(PathSearch, MKLSurvival):
     """:class:`MKLSurvival` with C and the norm of its weights chosen by cross-validation.
 
-    Every fold follows a path of warm-started fits along C, one path per norm, and the best pair is fitted to all
-    samples. Survival functions are estimated from the outputs of the samples held out: with ``loss="cox"`` the hazards
-    are in proportion to exp(−a f(x)), where a, the slope of calibration, is fitted to these outputs.
+    Every fold follows a path of warm-started fits along C, one path per norm, and the best pair is
+    fitted to all samples. Survival functions are estimated from the outputs of the samples held
+    out: with ``loss="cox"`` the hazards are in proportion to exp(−a f(x)), where a, the slope of
+    calibration, is fitted to these outputs.
 
     Parameters
     ----------
     kernels : list, default=None
         As in :class:`MKLSurvival`.
     Cs : int or array-like, default=10
-        The values of C to try, or their number: that many from 0.001 to 100, evenly spaced on a logarithmic scale.
+        The values of C to try, or their number: that many from 0.001 to 100, evenly spaced on a
+        logarithmic scale.
     norms : sequence, default=(1, 2, "uniform")
         The norms of the weights to try; ``"uniform"`` gives all kernels the same weight.
         Learned weights must win by more than one standard error, as in :class:`MKLClassifierCV`.
     cv : int, splitter or iterable, default=5
-        As in :class:`~sklearn.model_selection.GridSearchCV`: a number means folds that are stratified by whether the
-        event was observed.
+        As in :class:`~sklearn.model_selection.GridSearchCV`: a number means folds that are
+        stratified by whether the event was observed.
     scoring : {"likelihood", "concordance", "brier"}, callable or None, default=None
-        ``"likelihood"``, which None means with ``loss="cox"``, is the logarithm of the partial likelihood of the
-        samples held out, per event; ``"concordance"``, which None means otherwise, is Harrell's; ``"brier"`` is minus
-        the integrated Brier score up to the 80 % quantile of time. A function is called with an estimator of
-        the samples held out: its `predict`, and its `predict_survival_function`, which is estimated from the other
-        folds.
+        ``"likelihood"``, which None means with ``loss="cox"``, is the logarithm of the partial
+        likelihood of the samples held out, per event; ``"concordance"``, which None means
+        otherwise, is Harrell's; ``"brier"`` is minus the integrated Brier score up to the 80 %
+        quantile of time. A function is called with an estimator of the samples held out: its
+        `predict`, and its `predict_survival_function`, which is estimated from the other folds.
     near, rule, n_jobs, refit, scale
         As in :class:`MKLClassifierCV`.
     loss : {"cox", "censored", "rank"}, default="cox"
         As in :class:`MKLSurvival`.
-    epsilon, fixed_weights, penalties, penalty_power, slack, solver, normalize, approximation, rank, missing
+    epsilon, fixed_weights, penalties, penalty_power, slack, solver, normalize, approximation, rank,
+    missing
         As in :class:`MKLSurvival`.
     tol, max_iter, memory_budget, device, random_state
         As in :class:`MKLSurvival`.
@@ -53,12 +56,13 @@ class MKLSurvivalCV(PathSearch, MKLSurvival):
 
     Attributes
     ----------
-    C_, norm_, Cs_, scores_, scores_by_norm_, weights_by_norm_, best_score_, weights_path_, weights_paths_
+    C_, norm_, Cs_, scores_, scores_by_norm_, weights_by_norm_, best_score_, weights_path_,
+    weights_paths_
         As in :class:`MKLClassifierCV`.
     weights_path_by_norm_, duality_gaps_, n_unconverged_
         As in :class:`MKLClassifierCV`.
-    weights_, kernel_names_, dual_coef_, support_, n_support_, support_fraction_, intercept_, objective_, duality_gap_,
-    converged_, solver_
+    weights_, kernel_names_, dual_coef_, support_, n_support_, support_fraction_, intercept_,
+    objective_, duality_gap_, converged_, solver_
         Of the fit to all samples, as in :class:`MKLSurvival`.
     unique_times_ : ndarray of shape (n_times,)
         As in :class:`MKLSurvival`.
@@ -154,24 +158,36 @@ class MKLSurvivalCV(PathSearch, MKLSurvival):
         scores = {"likelihood": likelihood, "concordance": _concordance, "brier": _minus_brier}
         if scoring not in scores or (scoring == "likelihood" and self.loss != "cox"):
             raise ValueError(
-                f"scoring={scoring!r} with loss={self.loss!r}: give a function, 'concordance', 'brier' or, with "
-                "loss='cox', 'likelihood'."
+                f"scoring={scoring!r} with loss={self.loss!r}: give a function, 'concordance',"
+                " 'brier' or, with loss='cox', 'likelihood'."
             )
         return scores[scoring]
 
 
-def _minus_brier(model: Estimator, X: MatrixLike, y: TargetLike, sample_weight: SampleWeight = None) -> float:
+def _minus_brier(
+    model: Estimator, X: MatrixLike, y: TargetLike, sample_weight: SampleWeight = None
+) -> float:
     """Return minus the integrated Brier score; larger is better."""
     curves = model.predict_survival_function(X)
-    return -integrated_brier_score(y, y, curves, sample_weight=sample_weight, train_weight=sample_weight)
+    return -integrated_brier_score(
+        y, y, curves, sample_weight=sample_weight, train_weight=sample_weight
+    )
 
 
-def _concordance(model: Estimator, X: MatrixLike, y: TargetLike, sample_weight: SampleWeight = None) -> float:
+def _concordance(
+    model: Estimator, X: MatrixLike, y: TargetLike, sample_weight: SampleWeight = None
+) -> float:
     return concordance(y, model.predict(X), sample_weight)
 
 
-def likelihood(model: Estimator, X: MatrixLike, y: Any, sample_weight: SampleWeight = None) -> float:
+def likelihood(
+    model: Estimator, X: MatrixLike, y: Any, sample_weight: SampleWeight = None
+) -> float:
     """Return the logarithm of the partial likelihood per event."""
     weight = np.ones(len(y)) if sample_weight is None else np.asarray(sample_weight)
     deaths = float(y[:, 0] @ weight)
-    return -PartialLikelihood(y[:, 1], y[:, 0], weight, 1.0).at(model.predict(X)).value / deaths if deaths else np.nan
+    return (
+        -PartialLikelihood(y[:, 1], y[:, 0], weight, 1.0).at(model.predict(X)).value / deaths
+        if deaths
+        else np.nan
+    )

@@ -18,7 +18,8 @@ def require_event(weight: Array, where: str = "") -> None:
     if not np.any(weight):
         fewer = ", fewer folds (cv), or folds stratified by the event" if where else ""
         raise ValueError(
-            f"y: no event was observed{where}, all times are censored; give samples with an observed event{fewer}."
+            f"y: no event was observed{where}, all times are censored; give samples with an"
+            f" observed event{fewer}."
         )
 
 
@@ -33,10 +34,16 @@ class Times(Task):
 
     def machines(self, y: TargetLike, weight: Array) -> list[Machine]:
         event, time = y.T
-        require_event(event * weight, " in the training samples of a fold")  # those of a fit have one
+        require_event(
+            event * weight, " in the training samples of a fold"
+        )  # those of a fit have one
         if self.loss == "censored":
             return [Survival(np.log(time), event, self.C, self.epsilon, self.slack, weight)]
-        smooth = Cox if check_choice("loss", self.loss, ("censored", "cox", "rank")) == "cox" else Ranking
+        smooth = (
+            Cox
+            if check_choice("loss", self.loss, ("censored", "cox", "rank")) == "cox"
+            else Ranking
+        )
         return [smooth(time, event, self.C, weight)]
 
     def decide(self, outputs: Array, intercept: Array) -> Array:

@@ -1,4 +1,6 @@
-"""Several views of samples without labels: one embedding, or clusters, on a weighted sum of kernels.
+"""Several views of samples without labels: one embedding, or clusters, on a weighted sum of
+kernels.
 
-`learning` compares the views, weighs them and finds components and clusters; `estimator` is scikit-learn's interface.
+`learning` compares the views, weighs them and finds components and clusters; `estimator` is
+scikit-learn's interface.
 """

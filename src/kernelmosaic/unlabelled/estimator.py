@@ -1,4 +1,5 @@
-"""Several views without labels: one embedding of the samples, or clusters, on a weighted sum of kernels."""
+"""Several views without labels: one embedding of the samples, or clusters, on a weighted sum of
+kernels."""
 
 from __future__ import annotations
 
@@ -12,7 +13,15 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, ClusterMixin, Transfor
 from sklearn.utils.validation import check_is_fitted
 
 from kernelmosaic._checks import check_choice, check_count, warn_caller
-from kernelmosaic._typing import Array, ArrayOrTensor, KernelsLike, MatrixLike, Seed, Settings, TargetLike
+from kernelmosaic._typing import (
+    Array,
+    ArrayOrTensor,
+    KernelsLike,
+    MatrixLike,
+    Seed,
+    Settings,
+    TargetLike,
+)
 from kernelmosaic.backend import row_strips
 from kernelmosaic.engine.expansion import Function
 from kernelmosaic.engine.samples import DistinctSamples, FitInput
@@ -31,7 +40,8 @@ MOST_SUGGESTED = 10
 
 
 def unlabelled_kernels() -> list[Kernel]:
-    """Return the kernels of ``kernels=None``: a Gaussian of the median width, for each of several tables one."""
+    """Return the kernels of ``kernels=None``: a Gaussian of the median width, for each of several
+    tables one."""
     return [Gaussian()]
 
 
@@ -52,7 +62,8 @@ class UnlabelledEstimator(KernelEstimator):
 
         Parameters
         ----------
-        X : array-like, sparse matrix or data frame of shape (n_samples, n_features), or dict or list of such tables
+        X : array-like, sparse matrix or data frame of shape (n_samples, n_features), or dict or
+        list of such tables
             Samples; several tables have the same rows, and each is a view.
         y : None
             Ignored.
@@ -65,7 +76,9 @@ class UnlabelledEstimator(KernelEstimator):
         given = self._read_input(X, None, None, NO_TARGETS)
         n = given.X.shape[0]
         if n < 2:
-            raise ValueError(f"X has n_samples={n}: samples are compared with each other; give at least two.")
+            raise ValueError(
+                f"X has n_samples={n}: samples are compared with each other; give at least two."
+            )
         scaled = self.scaled(given, self.scale)
         data = read_training_set(
             self.kernel_options(scaled), scaled.X, scaled.original, DistinctSamples.all_of(n, None)
@@ -90,7 +103,8 @@ class UnlabelledEstimator(KernelEstimator):
         return EmbeddingOptions(self.tol, self.random_state)
 
     def _weigh(self, data: TrainingSet) -> None:
-        """Set the weights of the kernels: by the rule each view has one, which its kernels share equally."""
+        """Set the weights of the kernels: by the rule each view has one, which its kernels share
+        equally."""
         names = list(dict.fromkeys(self.view_names_))
         view_of = np.array([names.index(name) for name in self.view_names_])
         own = None
@@ -108,54 +122,62 @@ class UnlabelledEstimator(KernelEstimator):
             left = ", ".join(repr(name) for name, kept in zip(names, each, strict=True) if not kept)
             if left:
                 warn_caller(
-                    f"{type(self).__name__}: {left} left out, since no other view depends on it at the 0.05 level, "
-                    "duplicates aside. An independent view can still contain clusters; weights='equal' keeps it."
+                    f"{type(self).__name__}: {left} left out, since no other view depends on it at"
+                    " the 0.05 level, duplicates aside. An independent view can still contain"
+                    " clusters; weights='equal' keeps it."
                 )
         elif self.weights == "statis":
-            # Kernels have the weight of their sum: several in a view are not divided by their number again.
+            # Kernels have the weight of their sum: several in a view are not divided by their
+            # number again.
             each = n_kernels * learning.statis_weights(found)
         self.weights_ = (each / each.sum() / n_kernels)[view_of]
 
     def _keep_components(self, data: TrainingSet, n_components: int) -> Components:
-        """Set the function that projects samples to the leading components of the combined kernel."""
+        """Set the function that projects samples to the leading components of the combined
+        kernel."""
         gram = data.stack.combine(self.weights_)
         found = learning.kernel_components(gram, n_components, self._options())
         k, n = len(found.values), len(found.vectors)
         eta = np.tile(self.weights_, (k, 1))
         self.intercept_, self.eigenvalues_ = -found.center, found.values
-        self.function_ = Function(data.expansion(found.coefficients.T, np.arange(n), eta), self.intercept_)
+        self.function_ = Function(
+            data.expansion(found.coefficients.T, np.arange(n), eta), self.intercept_
+        )
         return found
 
 
 class MKLKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, UnlabelledEstimator):
     """Principal components of several views, by the sum of their kernels.
 
-    The components are those of K = Σ_m η_m K_m, centred: the eigenvectors U of HKH with its largest eigenvalues λ,
-    H = I − 11ᵀ/n. Training samples have the coordinates U √λ, new ones H k(x) U / √λ, as in
-    :class:`~sklearn.decomposition.KernelPCA` of the summed kernel. Nothing but the weights η depends on the views, and
-    these are not the solution of a training problem: without labels there is no criterion for them.
+    The components are those of K = Σ_m η_m K_m, centred: the eigenvectors U of HKH with its largest
+    eigenvalues λ, H = I − 11ᵀ/n. Training samples have the coordinates U √λ, new ones H k(x) U /
+    √λ, as in :class:`~sklearn.decomposition.KernelPCA` of the summed kernel. Nothing but the
+    weights η depends on the views, and these are not the solution of a training problem: without
+    labels there is no criterion for them.
 
     Parameters
     ----------
     kernels : list, default=None
         Kernels, ``(name, kernel)`` or ``(name, kernel, columns)`` with columns as in
-        :class:`~sklearn.compose.ColumnTransformer`. None means a Gaussian of the median distance, and one for each
-        table where `fit` is given several. Kernels that read the same columns are of one view.
+        :class:`~sklearn.compose.ColumnTransformer`. None means a Gaussian of the median distance,
+        and one for each table where `fit` is given several. Kernels that read the same columns are
+        of one view.
     n_components : int, default=2
         Number of components; fewer where HKH has fewer positive eigenvalues.
     weights : {"screen", "equal", "statis"} or array-like of shape (P,), default="screen"
-        Weights of the views, of sum one, which the kernels of a view share equally. ``"equal"``: all the same.
-        ``"screen"``: the same for all views that depend on another one, zero for those that are independent of all
-        others by a test at the level 0.05; where no two views depend on each other, all of them. Copies, views with a
-        similarity of 0.95 or more, count as one view in this, unless no others depend on each other. ``"statis"``: by
-        the leading eigenvector of the RV coefficients, which favours views that repeat each other. An array: one
-        number per kernel, used as given.
+        Weights of the views, of sum one, which the kernels of a view share equally. ``"equal"``:
+        all the same. ``"screen"``: the same for all views that depend on another one, zero for
+        those that are independent of all others by a test at the level 0.05; where no two views
+        depend on each other, all of them. Copies, views with a similarity of 0.95 or more, count as
+        one view in this, unless no others depend on each other. ``"statis"``: by the leading
+        eigenvector of the RV coefficients, which favours views that repeat each other. An array:
+        one number per kernel, used as given.
     scale : bool, default=True
         Standardise the columns of numbers first.
     missing : {"neighbors", "zero"} or None, default="neighbors"
-        How a view that a sample lacks (all its columns are NaN) is imputed, in the feature space of a kernel:
-        the mean of the most similar samples, or zero, with the other views of the sample rescaled. Either way the
-        kernel stays positive semi-definite. None refuses such samples.
+        How a view that a sample lacks (all its columns are NaN) is imputed, in the feature space of
+        a kernel: the mean of the most similar samples, or zero, with the other views of the sample
+        rescaled. Either way the kernel stays positive semi-definite. None refuses such samples.
     normalize : {"centered", "trace", "diagonal"} or None, default="centered"
         How kernels are put on one scale; ``"centered"``: mean zero and trace one per sample.
     approximation : {"nystroem", "leading", "fourier"} or None, default=None
@@ -165,8 +187,8 @@ class MKLKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Unlabelled
     tol : float, default=1e-10
         Relative error of the eigenvalues, which Lanczos' method computes for more than 500 samples.
     memory_budget : float, default=None
-        Bytes the Gram matrices, or features, may take; None means half of the free memory. A larger stack is recomputed
-        in blocks.
+        Bytes the Gram matrices, or features, may take; None means half of the free memory. A larger
+        stack is recomputed in blocks.
     device : str, default=None
         Where kernels are computed, such as ``"cuda"``; None means here.
     random_state : int, RandomState or None, default=None
@@ -181,10 +203,12 @@ class MKLKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Unlabelled
     views_ : list of str
         Names of the V views, in the order of the next two.
     similarity_ : ndarray of shape (V, V)
-        RV coefficients between views without their bias, of at most 5,000 samples: 1 for views equal up to scale, 0 on
-        average for independent ones and for those that no sample has both of.
+        RV coefficients between views without their bias, of at most 5,000 samples: 1 for views
+        equal up to scale, 0 on average for independent ones and for those that no sample has both
+        of.
     pvalues_ : ndarray of shape (V, V)
-        Of the test of independence of every two views, P(χ²₁ > n R + 1) with R from `similarity_`, adjusted by Holm.
+        Of the test of independence of every two views, P(χ²₁ > n R + 1) with R from `similarity_`,
+        adjusted by Holm.
     eigenvalues_ : ndarray of shape (n_components,)
         λ, the largest first.
     explained_ : ndarray of shape (n_components,)
@@ -196,9 +220,10 @@ class MKLKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Unlabelled
 
     References
     ----------
-    Schölkopf, Smola and Müller (1998), "Nonlinear component analysis as a kernel eigenvalue problem". Shen, Panda and
-    Vogelstein (2022), "The chi-square test of distance correlation". Mariette and Villa-Vialaneix (2018), "Unsupervised
-    multiple kernel learning for heterogeneous data integration", for STATIS weights.
+    Schölkopf, Smola and Müller (1998), "Nonlinear component analysis as a kernel eigenvalue
+    problem". Shen, Panda and Vogelstein (2022), "The chi-square test of distance correlation".
+    Mariette and Villa-Vialaneix (2018), "Unsupervised multiple kernel learning for heterogeneous
+    data integration", for STATIS weights.
 
     Examples
     --------
@@ -270,33 +295,39 @@ class MKLKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Unlabelled
 
 
 class MKLClustering(ClusterMixin, UnlabelledEstimator):
-    """Clusters of samples with several views, by k-means in an embedding of the sum of their kernels.
+    """Clusters of samples with several views, by k-means in an embedding of the sum of their
+    kernels.
 
-    ``embedding="kernel"``: the leading principal components of the summed kernel, as of :class:`MKLKernelPCA`, but
-    with coordinates U λ^¼ in place of U √λ, so that weak components count more; each sample is then divided by its
-    length, so that directions count alone.
-    ``embedding="graph"``: every sample is joined to its nearest ones by the distance of the summed kernel, and the
-    coordinates are the leading eigenvectors of the random walk D⁻¹W on that graph (spectral clustering). New samples
-    are put into the same embedding, and belong to the cluster of the nearest centre.
+    ``embedding="kernel"``: the leading principal components of the summed kernel, as of
+    :class:`MKLKernelPCA`, but with coordinates U λ^¼ in place of U √λ, so that weak components
+    count more; each sample is then divided by its length, so that directions count alone.
+    ``embedding="graph"``: every sample is joined to its nearest ones by the distance of the summed
+    kernel, and the coordinates are the leading eigenvectors of the random walk D⁻¹W on that graph
+    (spectral clustering). New samples are put into the same embedding, and belong to the cluster of
+    the nearest centre.
 
     Parameters
     ----------
     n_clusters : int or "auto", default="auto"
-        Number of clusters. ``"auto"``: the k from 2 to 10 with the largest gap λ_k − λ_(k+1) between eigenvalues of the
-        random walk on the graph of neighbours, whatever the embedding; a suggestion, which fails where clusters
-        overlap, are of very different sizes or consist of smaller ones.
+        Number of clusters. ``"auto"``: the k from 2 to 10 with the largest gap λ_k − λ_(k+1)
+        between eigenvalues of the random walk on the graph of neighbours, whatever the embedding; a
+        suggestion, which fails where clusters overlap, are of very different sizes or consist of
+        smaller ones.
     kernels : list, default=None
         As in :class:`MKLKernelPCA`.
     embedding : {"kernel", "graph"}, default="kernel"
-        What k-means reads. ``"graph"`` finds clusters of any shape, including those of a strong confounder.
+        What k-means reads. ``"graph"`` finds clusters of any shape, including those of a strong
+        confounder.
     n_components : int or "auto", default="auto"
-        Number of coordinates; ``"auto"``: of a kernel twice as many as there are clusters, since the leading ones may
-        show structure of a single view; of a graph as many as there are clusters.
+        Number of coordinates; ``"auto"``: of a kernel twice as many as there are clusters, since
+        the leading ones may show structure of a single view; of a graph as many as there are
+        clusters.
     n_neighbors : int or "auto", default="auto"
         Neighbours of a sample in the graph; ``"auto"``: log₂ of the number of samples, rounded up.
     n_init : int, default=10
         Starts of k-means, of which the best is taken.
-    weights, scale, missing, normalize, approximation, rank, tol, memory_budget, device, random_state
+    weights, scale, missing, normalize, approximation, rank, tol, memory_budget, device,
+    random_state
         As in :class:`MKLKernelPCA`; `random_state` also draws the starts of k-means.
 
     Attributes
@@ -306,8 +337,8 @@ class MKLClustering(ClusterMixin, UnlabelledEstimator):
     embedding_ : ndarray of shape (n_samples, n_components)
         Their coordinates.
     silhouette_ : ndarray of shape (n_samples,)
-        How much nearer, in the embedding, a sample is to its own cluster than to the next, from −1 to 1; computed when
-        it is read.
+        How much nearer, in the embedding, a sample is to its own cluster than to the next, from −1
+        to 1; computed when it is read.
     cluster_centers_ : ndarray of shape (n_clusters, n_components)
         The centres of the clusters.
     n_clusters_, n_neighbors_ : int
@@ -321,8 +352,9 @@ class MKLClustering(ClusterMixin, UnlabelledEstimator):
 
     References
     ----------
-    Zha, He, Ding, Simon and Gu (2001), "Spectral relaxation for k-means clustering". Ng, Jordan and Weiss (2001), "On
-    spectral clustering", for rows of length one. von Luxburg (2007), "A tutorial on spectral clustering".
+    Zha, He, Ding, Simon and Gu (2001), "Spectral relaxation for k-means clustering". Ng, Jordan and
+    Weiss (2001), "On spectral clustering", for rows of length one. von Luxburg (2007), "A tutorial
+    on spectral clustering".
 
     Examples
     --------
@@ -395,14 +427,18 @@ class MKLClustering(ClusterMixin, UnlabelledEstimator):
         asked = (self.n_clusters, self.n_components, self.n_neighbors)
         clusters, components, near = (None if isinstance(one, str) else int(one) for one in asked)
         if clusters is not None and clusters > n:
-            raise ValueError(f"n_clusters={clusters}: X has {n} samples; give at most as many clusters.")
+            raise ValueError(
+                f"n_clusters={clusters}: X has {n} samples; give at most as many clusters."
+            )
         if near is not None and near >= n:
             raise ValueError(f"n_neighbors={near}: X has {n} samples; give at most {n - 1}.")
         self.n_neighbors_ = min(max(int(np.ceil(np.log2(n))), 1), n - 1) if near is None else near
         graph = self._graph = None
         if self.embedding == "graph" or clusters is None:
             k = min(max(components or 0, clusters or MOST_SUGGESTED + 1), n)
-            graph = learning.neighbor_graph(data.stack, self.weights_, self.n_neighbors_, k, self._options())
+            graph = learning.neighbor_graph(
+                data.stack, self.weights_, self.n_neighbors_, k, self._options()
+            )
             clusters = clusters or learning.suggest_clusters(graph.values[: MOST_SUGGESTED + 1])
         if self.embedding == "kernel":
             self.embedding_ = self._keep_components(data, components or 2 * clusters).directions
@@ -416,8 +452,14 @@ class MKLClustering(ClusterMixin, UnlabelledEstimator):
             self.function_ = Function(mean, self.intercept_)
         from sklearn.cluster import KMeans  # here, since the others of this package need none of it
 
-        means = KMeans(clusters, n_init=self.n_init, random_state=self.random_state).fit(self.embedding_)
-        self.n_clusters_, self.labels_, self.cluster_centers_ = clusters, means.labels_, means.cluster_centers_
+        means = KMeans(clusters, n_init=self.n_init, random_state=self.random_state).fit(
+            self.embedding_
+        )
+        self.n_clusters_, self.labels_, self.cluster_centers_ = (
+            clusters,
+            means.labels_,
+            means.cluster_centers_,
+        )
 
     def embed(self, X: MatrixLike) -> Array:
         """Return the coordinates of samples in the embedding, of shape (n_samples, n_components).
@@ -425,7 +467,8 @@ class MKLClustering(ClusterMixin, UnlabelledEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Samples, which may lack views. By a graph, their coordinates are those of their nearest training samples.
+            Samples, which may lack views. By a graph, their coordinates are those of their nearest
+            training samples.
         """
         new = self.read(X)
         if self._graph is None:

@@ -1,4 +1,5 @@
-"""Several views without labels: how alike they are, which to add up, leading eigenvectors, graphs of neighbours."""
+"""Several views without labels: how alike they are, which to add up, leading eigenvectors, graphs
+of neighbours."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ from kernelmosaic._typing import Array, ArrayOrTensor, Indices, Mask, Seed
 from kernelmosaic.backend import as_slice, row_strips
 from kernelmosaic.gram.stack import GramStack
 
-#: Relative to the squares of its entries, what rounding may leave of the squares of a constant matrix once centred.
+#: Relative to the squares of its entries, what rounding may leave of the squares of a constant
+#: matrix once centred.
 ROUNDING = 1e-12
 
 
@@ -32,9 +34,11 @@ class EmbeddingOptions:
     random_state : int, RandomState or None
         Draws the vector that it starts from.
     few_samples : int
-        Up to so many samples all entries are written down for eigenvectors; of more, that method needs products alone.
+        Up to so many samples all entries are written down for eigenvectors; of more, that method
+        needs products alone.
     most_compared : int
-        Views are compared on at most so many samples, evenly spread: the time grows with the square of their number.
+        Views are compared on at most so many samples, evenly spread: the time grows with the square
+        of their number.
     block_numbers : int
         Entries that are worked on at once, of all views together.
     max_restarts : int or None
@@ -49,7 +53,7 @@ class EmbeddingOptions:
     max_restarts: int | None = None
 
 
-# How alike views are --------------------------------------------------------------------------------------------------
+# How alike views are ------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -59,12 +63,14 @@ class ViewSimilarity:
     Attributes
     ----------
     rv : ndarray of shape (V, V)
-        RV coefficients ⟨HK_pH, HK_qH⟩ / (‖HK_pH‖ ‖HK_qH‖), H = I − 11ᵀ/n; never negative, and zero for views that no
-        sample has both of.
+        RV coefficients ⟨HK_pH, HK_qH⟩ / (‖HK_pH‖ ‖HK_qH‖), H = I − 11ᵀ/n; never negative, and zero
+        for views that no sample has both of.
     unbiased : ndarray of shape (V, V)
-        The same of U-centred matrices, which have zero diagonals: zero on average for independent views.
+        The same of U-centred matrices, which have zero diagonals: zero on average for independent
+        views.
     pvalues : ndarray of shape (V, V)
-        P(χ²₁ > n R + 1) of the unbiased R, adjusted by Holm for the number of pairs; zero on the diagonal.
+        P(χ²₁ > n R + 1) of the unbiased R, adjusted by Holm for the number of pairs; zero on the
+        diagonal.
     sizes : ndarray of shape (V,)
         ‖HK_pH‖ / n, with K_p the sum of the view's kernels; zero for a constant view.
     """
@@ -89,18 +95,26 @@ def compare_views(
     options : EmbeddingOptions
         How many samples are read.
     own : ndarray of shape (n, P), optional
-        The factors of what samples have themselves, zero where they lack it: what stands in for a view does not count.
+        The factors of what samples have themselves, zero where they lack it: what stands in for a
+        view does not count.
 
     References
     ----------
-    Székely and Rizzo (2014), "Partial distance correlation with methods for dissimilarities", for U-centring. Shen,
-    Panda and Vogelstein (2022), "The chi-square test of distance correlation", for the p-value.
+    Székely and Rizzo (2014), "Partial distance correlation with methods for dissimilarities", for
+    U-centring. Shen, Panda and Vogelstein (2022), "The chi-square test of distance correlation",
+    for the p-value.
     """
     V, P = int(view_of.max()) + 1, len(view_of)
-    some = np.unique(np.linspace(0, stack.n_samples - 1, min(stack.n_samples, options.most_compared)).astype(np.intp))
+    some = np.unique(
+        np.linspace(0, stack.n_samples - 1, min(stack.n_samples, options.most_compared)).astype(
+            np.intp
+        )
+    )
     n = len(some)
     factors = np.ones((n, P)) if own is None else own[some]
-    has = np.column_stack([np.all(factors[:, view_of == v] > 0, axis=1) for v in range(V)]).astype(np.float64)
+    has = np.column_stack([np.all(factors[:, view_of == v] > 0, axis=1) for v in range(V)]).astype(
+        np.float64
+    )
     # Takes out what stands in for a view, and what made the others of that sample longer.
     scale = has[:, view_of] / np.where(factors > 0, factors, 1.0)
     products, squares = np.zeros((V, V)), np.zeros((V, V))
@@ -119,12 +133,16 @@ def compare_views(
             both = has[:, v] * has[:, w]
             count = float(both.sum())
             inner = np.array([[squares[v, w], products[v, w]], [products[v, w], squares[w, v]]])
-            rows, ends = (np.array(one) * both for one in ((sums[v, :, w], sums[w, :, v]), diagonals[[v, w]]))
+            rows, ends = (
+                np.array(one) * both for one in ((sums[v, :, w], sums[w, :, v]), diagonals[[v, w]])
+            )
             rv[v, w] = rv[w, v] = _cosine(inner, rows, count, count**2)
             # Without the diagonals, and with the constants of U-centring.
             found = 0.0
             if count > 3:
-                found = _cosine(inner - ends @ ends.T, rows - ends, count - 2, (count - 1) * (count - 2))
+                found = _cosine(
+                    inner - ends @ ends.T, rows - ends, count - 2, (count - 1) * (count - 2)
+                )
             unbiased[v, w] = unbiased[w, v] = found
             p[v, w] = p[w, v] = chdtrc(1, max(count * found + 1, 0.0))
     counts, own_sums = np.maximum(has.sum(axis=0), 1.0), np.einsum("viv->vi", sums)
@@ -155,7 +173,8 @@ def _cosine(inner: Array, rows: Array, once: float, twice: float) -> float:
 
 
 def holm(p: Array) -> Array:
-    """Return the p-values of pairs, a symmetric matrix, adjusted for their number; the diagonal is zero."""
+    """Return the p-values of pairs, a symmetric matrix, adjusted for their number; the diagonal is
+    zero."""
     at = np.triu_indices(len(p), 1)
     order = np.argsort(p[at], kind="stable")
     adjusted = np.maximum.accumulate(p[at][order] * np.arange(len(order), 0, -1))
@@ -165,10 +184,12 @@ def holm(p: Array) -> Array:
 
 
 def screen(found: ViewSimilarity, level: float = 0.05, copy: float = 0.95) -> Mask:
-    """Return which views depend on another one that is no copy; on a copy where no others do; all where no two do.
+    """Return which views depend on another one that is no copy; on a copy where no others do; all
+    where no two do.
 
-    Views whose unbiased RV coefficient reaches `copy` share their noise: that they depend on each other does not show
-    that a second measurement has the same structure. Copies of a view that stays do so, too.
+    Views whose unbiased RV coefficient reaches `copy` share their noise: that they depend on each
+    other does not show that a second measurement has the same structure. Copies of a view that
+    stays do so, too.
     """
     dependent = (found.pvalues <= level) & ~np.eye(len(found.pvalues), dtype=bool)
     copies = found.unbiased >= copy
@@ -178,11 +199,12 @@ def screen(found: ViewSimilarity, level: float = 0.05, copy: float = 0.95) -> Ma
 
 
 def statis_weights(found: ViewSimilarity) -> Array:
-    """Return weights of sum one, w_p ∝ u_p / ‖HK_pH‖ with u the leading eigenvector of the RV coefficients.
+    """Return weights of sum one, w_p ∝ u_p / ‖HK_pH‖ with u the leading eigenvector of the RV
+    coefficients.
 
-    u is the unit vector that maximises ‖Σ_p u_p HK_pH / ‖HK_pH‖ ‖ (STATIS: Lavit et al., 1994), where K_p is the sum of
-    the view's kernels: each of them has the weight w_p. A view that is constant has none; where all are, weights are
-    equal.
+    u is the unit vector that maximises ‖Σ_p u_p HK_pH / ‖HK_pH‖ ‖ (STATIS: Lavit et al., 1994),
+    where K_p is the sum of the view's kernels: each of them has the weight w_p. A view that is
+    constant has none; where all are, weights are equal.
     """
     varies = found.sizes > 0
     if not varies.any():
@@ -193,14 +215,17 @@ def statis_weights(found: ViewSimilarity) -> Array:
     return np.asarray(weights / weights.sum())
 
 
-# Leading eigenvectors -------------------------------------------------------------------------------------------------
+# Leading eigenvectors -----------------------------------------------------------------------------
 
 
-def leading(products: Callable[[Array], Array], n: int, k: int, options: EmbeddingOptions) -> tuple[Array, Array]:
-    """Return the k largest eigenvalues, in descending order, of a symmetric matrix that is known by its products.
+def leading(
+    products: Callable[[Array], Array], n: int, k: int, options: EmbeddingOptions
+) -> tuple[Array, Array]:
+    """Return the k largest eigenvalues, in descending order, of a symmetric matrix that is known by
+    its products.
 
-    Of more than a few samples, by Lanczos' method (ARPACK), repeated until no copy of an eigenvalue is missed. The
-    largest entry of every eigenvector, of shape (n, k), is positive.
+    Of more than a few samples, by Lanczos' method (ARPACK), repeated until no copy of an eigenvalue
+    is missed. The largest entry of every eigenvector, of shape (n, k), is positive.
     """
     k = min(k, n)
     if n <= options.few_samples or 2 * k >= n:
@@ -215,15 +240,17 @@ def leading(products: Callable[[Array], Array], n: int, k: int, options: Embeddi
 def _leading_by_lanczos(
     products: Callable[[Array], Array], n: int, k: int, options: EmbeddingOptions
 ) -> tuple[Array, Array]:
-    """Return the k largest eigenvalues, in descending order, with their eigenvectors, by repeated runs.
+    """Return the k largest eigenvalues, in descending order, with their eigenvectors, by repeated
+    runs.
 
-    The vectors A^j v of one start v hold one direction of every eigenspace, so that a run may miss the further copies
-    of a repeated eigenvalue. The next run stays orthogonal to all that was found; where its largest eigenvalue is not
-    above the k-th so far, nothing is missed.
+    The vectors A^j v of one start v hold one direction of every eigenspace, so that a run may miss
+    the further copies of a repeated eigenvalue. The next run stays orthogonal to all that was
+    found; where its largest eigenvalue is not above the k-th so far, nothing is missed.
     """
     random = check_random_state(options.random_state)
     values, U = _lanczos(products, random.uniform(-1.0, 1.0, n), k, options.tol, options)
-    # Beside what was found, eigenvalues are compared with the largest: those of rounding have no digits of their own.
+    # Beside what was found, eigenvalues are compared with the largest: those of rounding have no
+    # digits of their own.
     shift = float(np.abs(values).max())
     while True:
 
@@ -249,7 +276,8 @@ def _leading_by_lanczos(
 def _lanczos(
     products: Callable[[Array], Array], start: Array, k: int, tol: float, options: EmbeddingOptions
 ) -> tuple[Array, Array]:
-    """Return the k largest eigenvalues that one run finds, in descending order, with their eigenvectors."""
+    """Return the k largest eigenvalues that one run finds, in descending order, with their
+    eigenvectors."""
     n = len(start)
     operator = LinearOperator((n, n), matvec=lambda v: products(np.ravel(v)), dtype=np.float64)
     try:
@@ -264,8 +292,8 @@ def _lanczos(
         )
     except ArpackNoConvergence as error:
         raise ValueError(
-            f"tol={options.tol:g}: Lanczos' method found {len(error.eigenvalues)} of {k} eigenvalues to this relative "
-            "error; give a larger tol."
+            f"tol={options.tol:g}: Lanczos' method found {len(error.eigenvalues)} of {k}"
+            " eigenvalues to this relative error; give a larger tol."
         ) from error
     order = np.argsort(values)[::-1]
     return values[order], U[:, order]
@@ -299,7 +327,8 @@ class Components:
 
     @property
     def directions(self) -> Array:
-        """The coordinates U λ^¼, divided by their lengths: halfway between equal components and those of variance λ."""
+        """The coordinates U λ^¼, divided by their lengths: halfway between equal components and
+        those of variance λ."""
         return unit_rows(self.vectors * self.values**0.25)
 
     @property
@@ -310,11 +339,14 @@ class Components:
 
 def raise_of_constant_views() -> NoReturn:
     """Raise a ValueError: no view tells samples apart."""
-    raise ValueError("X: every view is the same for all samples, which leaves no components; give other columns.")
+    raise ValueError(
+        "X: every view is the same for all samples, which leaves no components; give other columns."
+    )
 
 
 def kernel_components(gram: ArrayOrTensor, k: int, options: EmbeddingOptions) -> Components:
-    """Return up to k components of a combined kernel, fewer where it has fewer positive eigenvalues."""
+    """Return up to k components of a combined kernel, fewer where it has fewer positive
+    eigenvalues."""
     n = gram.n_samples
 
     def products(beta: Array) -> Array:
@@ -341,12 +373,13 @@ def unit_rows(U: Array) -> Array:
     return np.asarray(U / np.where(lengths > 0, lengths, 1.0))
 
 
-# Graphs of neighbours -------------------------------------------------------------------------------------------------
+# Graphs of neighbours -----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class NeighborGraph:
-    """The k nearest of every sample by the combined kernel's distance, and eigenvectors of walks along them.
+    """The k nearest of every sample by the combined kernel's distance, and eigenvectors of walks
+    along them.
 
     Attributes
     ----------
@@ -363,10 +396,11 @@ class NeighborGraph:
     diagonal: Array
 
     def extend(self, K: Array, n_neighbors: int) -> Array:
-        """Return the coordinates of new samples, λ⁻¹ times the mean over their neighbours, from their kernel rows.
+        """Return the coordinates of new samples, λ⁻¹ times the mean over their neighbours, from
+        their kernel rows.
 
-        An eigenvector is that mean at every training sample, but for the symmetry of the graph. λ below 0.1 count as
-        0.1: they carry no information on clusters, and would make noise larger.
+        An eigenvector is that mean at every training sample, but for the symmetry of the graph. λ
+        below 0.1 count as 0.1: they carry no information on clusters, and would make noise larger.
         """
         near = _nearest(self.diagonal - 2.0 * K, n_neighbors)
         return np.asarray(self.vectors[near].mean(axis=1) / np.maximum(self.values, 0.1))
@@ -375,14 +409,19 @@ class NeighborGraph:
 def neighbor_graph(
     stack: GramStack, weights: Array, n_neighbors: int, k: int, options: EmbeddingOptions
 ) -> NeighborGraph:
-    """Return the graph W = (A + Aᵀ) / 2, A_ij = 1 if j is among the nearest of i, with k eigenvectors."""
+    """Return the graph W = (A + Aᵀ) / 2, A_ij = 1 if j is among the nearest of i, with k
+    eigenvectors."""
     n, kernels = stack.n_samples, np.flatnonzero(weights)
     every, strips = slice(0, n), list(row_strips(n, options.block_numbers // n))
 
     def combined(rows: slice, columns: slice) -> Array:
-        return np.asarray(sum(weights[m] * np.asarray(K) for m, K in stack.blocks(kernels, rows, columns)))
+        return np.asarray(
+            sum(weights[m] * np.asarray(K) for m, K in stack.blocks(kernels, rows, columns))
+        )
 
-    diagonal = np.concatenate([np.diagonal(combined(rows, rows)) for rows in strips]).astype(np.float64)
+    diagonal = np.concatenate([np.diagonal(combined(rows, rows)) for rows in strips]).astype(
+        np.float64
+    )
     near = np.empty((n, n_neighbors), dtype=np.intp)
     farthest = 0.0
     for rows in strips:

@@ -1,12 +1,14 @@
 """A plain interior-point method in long double, for problems of a few dozen samples.
 
-The second judge asks it where the returned coefficients alone do not prove a stated gap, as they need not where the
-weights were learned: the bound may have been that of other coefficients. It maximises
+The second judge asks it where the returned coefficients alone do not prove a stated gap, as they
+need not where the weights were learned: the bound may have been that of other coefficients. It
+maximises
 
     ⟨c, z⟩ − ½ zᵀRz − γ    subject to    ½ zᵀA_m z ≤ γ,  l ≤ z ≤ h,  ⟨a_k, z⟩ = e_k,
 
-the dual of learning one weight per kernel with weights that sum to one; the multipliers of the first constraints are
-the weights. What it returns is no verdict: the judge computes both bounds anew from its point.
+the dual of learning one weight per kernel with weights that sum to one; the multipliers of the
+first constraints are the weights. What it returns is no verdict: the judge computes both bounds
+anew from its point.
 """
 
 from __future__ import annotations
@@ -19,7 +21,8 @@ import numpy as np
 Long = np.longdouble
 Array = np.ndarray
 
-#: Most steps, how near to the boundary one may end, and the share of the complementarity that each aims at.
+#: Most steps, how near to the boundary one may end, and the share of the complementarity that each
+#: aims at.
 _STEPS, _REACH, _CENTRE = 80, 0.98, 0.15
 #: Relative residuals and complementarity at which to stop.
 _ENOUGH = 1e-15
@@ -53,7 +56,8 @@ class Quadratic:
 
 
 def maximise(problem: Quadratic, size: Any) -> tuple[Array, Array, Array] | None:
-    """Return z, the multipliers θ of the forms and those of the sums; None if the steps do not converge.
+    """Return z, the multipliers θ of the forms and those of the sums; None if the steps do not
+    converge.
 
     `size` is about how large the entries of z will be.
     """
@@ -69,7 +73,8 @@ def maximise(problem: Quadratic, size: Any) -> tuple[Array, Array, Array] | None
 
 @dataclass(frozen=True)
 class _State:
-    """Where it is: z, the multipliers of its bounds, γ, slacks s and multipliers θ of the forms, and y of the sums."""
+    """Where it is: z, the multipliers of its bounds, γ, slacks s and multipliers θ of the forms,
+    and y of the sums."""
 
     problem: Quadratic
     z: Array
@@ -94,28 +99,40 @@ class _State:
         s = q.max() - q + max(q.max(), size * unit)
         P = len(q)
         theta = np.full(P, Long(1) / P)
-        return cls(problem, z, below, above, q.max() * 2, s, theta, np.zeros(len(problem.sums), dtype=Long))
+        return cls(
+            problem, z, below, above, q.max() * 2, s, theta, np.zeros(len(problem.sums), dtype=Long)
+        )
 
     def residuals(self) -> tuple[Array, Array, Any, Array]:
         p = self.problem
         combined = sum(t * (A @ self.z) for t, A in zip(self.theta, p.forms, strict=True))
-        slope = -p.linear + p.ridge @ self.z + combined + p.rows.T @ self.y - self.below + self.above
+        slope = (
+            -p.linear + p.ridge @ self.z + combined + p.rows.T @ self.y - self.below + self.above
+        )
         q = np.array([self.z @ A @ self.z / 2 for A in p.forms])
         return slope, p.rows @ self.z - p.sums, self.theta.sum() - 1, self.s + q - self.gamma
 
     def gaps(self) -> tuple[Array, Array]:
         p = self.problem
-        return np.where(np.isfinite(p.low), self.z - p.low, 1), np.where(np.isfinite(p.high), p.high - self.z, 1)
+        return np.where(np.isfinite(p.low), self.z - p.low, 1), np.where(
+            np.isfinite(p.high), p.high - self.z, 1
+        )
 
     def complementarity(self) -> Any:
         under, over = self.gaps()
-        count = np.isfinite(self.problem.low).sum() + np.isfinite(self.problem.high).sum() + len(self.s)
+        count = (
+            np.isfinite(self.problem.low).sum() + np.isfinite(self.problem.high).sum() + len(self.s)
+        )
         return (self.below @ under + self.above @ over + self.theta @ self.s) / count
 
     def error(self) -> Any:
         """Return the largest relative residual."""
         slope, sums, total, forms = self.residuals()
-        size = max(abs(self.problem.linear).max(), abs(self.below).max(initial=0), abs(self.above).max(initial=0))
+        size = max(
+            abs(self.problem.linear).max(),
+            abs(self.below).max(initial=0),
+            abs(self.above).max(initial=0),
+        )
         value = max(abs(self.gamma), abs(self.problem.linear) @ abs(self.z), Long(1e-300))
         reach = max(abs(self.z).sum(), abs(self.problem.sums).max(), Long(1e-300))
         count = len(self.z) + len(self.s)
@@ -133,7 +150,8 @@ class _State:
         under, over = self.gaps()
         mu = _CENTRE * self.complementarity()
         finite_low, finite_high = np.isfinite(p.low), np.isfinite(p.high)
-        # Multipliers and slacks follow from dz: d below = (μ − below ∘ dz)/under − below, and likewise above and s.
+        # Multipliers and slacks follow from dz: d below = (μ − below ∘ dz)/under − below, and
+        # likewise above and s.
         G = np.array([A @ self.z for A in p.forms])
         combined = sum((t * A for t, A in zip(self.theta, p.forms, strict=True)), p.ridge.copy())
         M = np.zeros((N + k + P + 1,) * 2, dtype=Long)
@@ -145,14 +163,19 @@ class _State:
         M[N + k : N + k + P, N + k : N + k + P] = -np.diag(self.s / self.theta)
         M[N + k : N + k + P, -1] = -1
         M[-1, N + k : N + k + P] = 1
-        pull = np.where(finite_low, mu / under - self.below, 0) - np.where(finite_high, mu / over - self.above, 0)
+        pull = np.where(finite_low, mu / under - self.below, 0) - np.where(
+            finite_high, mu / over - self.above, 0
+        )
         right = np.concatenate([-slope + pull, -sums, -forms - mu / self.theta + self.s, [-total]])
         found = solved(M, right[:, np.newaxis])[:, 0]
         dz, dy, dtheta, dgamma = found[:N], found[N : N + k], found[N + k : N + k + P], found[-1]
         dbelow = np.where(finite_low, (mu - self.below * dz) / under - self.below, 0)
         dabove = np.where(finite_high, (mu + self.above * dz) / over - self.above, 0)
         ds = dgamma - G @ dz - forms
-        primal = min(_longest(under, np.where(finite_low, dz, 0)), _longest(over, np.where(finite_high, -dz, 0)))
+        primal = min(
+            _longest(under, np.where(finite_low, dz, 0)),
+            _longest(over, np.where(finite_high, -dz, 0)),
+        )
         size = min(primal, _longest(self.s, ds), _longest(self.theta, dtheta))
         size = min(size, _longest(self.below, dbelow), _longest(self.above, dabove))
         return _State(

@@ -11,8 +11,8 @@ from tests.campaign.second.ascent import Quadratic, maximise
 from tests.campaign.second.entries import Array, Long, applied, summed
 from tests.campaign.second.training import Training
 
-#: Relative to the sizes added: how far coefficients and weights may be off the sums that they must have. The library
-#: takes a sum for its total if it is off by 1e-12 of these.
+#: Relative to the sizes added: how far coefficients and weights may be off the sums that they must
+#: have. The library takes a sum for its total if it is off by 1e-12 of these.
 SUMS = 4e-12
 #: What the bounds on outputs leave out: they are of first order, and of sums in one order only.
 FIRST_ORDER = 4
@@ -31,10 +31,11 @@ class Bounds:
     off_upper, off_lower : long double
         By how much rounding may have moved either.
     fixed : bool
-        Whether the weights are given: then the stated gap is that of these coefficients. Where they are learned, the
-        lower bound may be that of other coefficients.
+        Whether the weights are given: then the stated gap is that of these coefficients. Where they
+        are learned, the lower bound may be that of other coefficients.
     terms : long double
-        The sum of the absolute terms of the primal value where they may cancel, as those of one-class machines.
+        The sum of the absolute terms of the primal value where they may cancel, as those of
+        one-class machines.
     floor : long double
         By how much the last digit of outputs, targets and constants moves the losses.
     optimum : callable or None
@@ -79,7 +80,8 @@ def _support(p: dict[str, Any], q: Array) -> Any:
 
 
 def taken_by_weights(p: dict[str, Any], data: Training, betas: list[Array]) -> tuple[Any, Any]:
-    """Return what the best weights take from the dual value, max ⟨θ, q⟩ with q_m = ½ Σ βᵀK_mβ / d_m², and its error."""
+    """Return what the best weights take from the dual value, max ⟨θ, q⟩ with q_m = ½ Σ βᵀK_mβ /
+    d_m², and its error."""
     d2, n = penalties(p, len(data.blocks)) ** 2, len(data)
     q, off = np.zeros(len(d2), dtype=Long), np.zeros(len(d2), dtype=Long)
     for beta in betas:
@@ -99,13 +101,17 @@ def over_weights(
     eta: Array,
     bounds: Callable[[Array, Array, Array], tuple[Any, Any]],
 ) -> tuple[Any, Any] | None:
-    """Return the bounds at the best weights: in one go where they sum to one, else by turns with the coefficients.
+    """Return the bounds at the best weights: in one go where they sum to one, else by turns with
+    the coefficients.
 
-    At weights θ the functions have norms g_m = θ_m √(2 q_m), for which θ_m ∝ g_m^(2/(1 + p)) is best.
+    At weights θ the functions have norms g_m = θ_m √(2 q_m), for which θ_m ∝ g_m^(2/(1 + p)) is
+    best.
     """
     d2, norm = penalties(p, len(data.blocks)) ** 2, p.get("norm", 1)
     eye, size = np.eye(outputs, dtype=Long), max(abs(data.beta).max(), Long(1e-30))
-    forms = [S.T @ np.kron(eye, block.K / one) @ S for block, one in zip(data.blocks, d2, strict=True)]
+    forms = [
+        S.T @ np.kron(eye, block.K / one) @ S for block, one in zip(data.blocks, d2, strict=True)
+    ]
     if norm == 1:
         found = maximise(replace(frame, forms=forms), size)
         if found is None:
@@ -122,7 +128,12 @@ def over_weights(
         lower, upper = max(lower, below), min(upper, above)
         if upper - lower <= 1e-10 * max(abs(lower), abs(upper)):
             break
-        norms = np.array([t**2 * max(found[0] @ form @ found[0], 0) for t, form in zip(theta, forms, strict=True)])
+        norms = np.array(
+            [
+                t**2 * max(found[0] @ form @ found[0], 0)
+                for t, form in zip(theta, forms, strict=True)
+            ]
+        )
         theta = norms ** (1 / (1 + Long(norm)))
         theta = theta / norm_of(p, theta)
     return lower, upper

@@ -11,7 +11,8 @@ from tests.campaign.second.entries import Array, Long, U, applied, combined, sum
 from tests.campaign.second.problems import OffsetProblem
 from tests.campaign.second.training import Contradiction, Training
 
-#: The share of a kernel's trace below which the library takes what centring leaves of it for rounding.
+#: The share of a kernel's trace below which the library takes what centring leaves of it for
+#: rounding.
 _CONSTANT = 1e-12
 
 
@@ -43,7 +44,8 @@ def discriminant_bounds(problem: OffsetProblem, model: Any, data: Training) -> l
     value = (H * beta).sum()
     K = combined(theta, data.blocks)
     off = Long(0)
-    # A Cholesky factorisation of A has an error of a small multiple of n U √(A_ii A_jj) in its entries.
+    # A Cholesky factorisation of A has an error of a small multiple of n U √(A_ii A_jj) in its
+    # entries.
     roots = np.sqrt(lam + np.diag(K.K))
     for column in beta.T:
         phi = applied(K, column).E + 4 * U * (lam * abs(column) + abs(G @ column))
@@ -51,13 +53,17 @@ def discriminant_bounds(problem: OffsetProblem, model: Any, data: Training) -> l
         off += 2 * abs(column) @ phi + phi @ phi / lam
     forms = np.array([sum(c @ one @ c for c in beta.T) for one in Gs])
     ratios = np.where(real, forms / np.where(real, np.ones_like(traces) if kim else traces, 1), 0)
-    most = max(ratios.max(), (beta**2).sum() / n) if learned else lam * (beta**2).sum() + ratios.max()
+    most = (
+        max(ratios.max(), (beta**2).sum() / n) if learned else lam * (beta**2).sum() + ratios.max()
+    )
     lower = value if "weights" in p else value**2 / most
     scale = Long(1) if learned else lam
     if p["solver"] == "sdp_approximate" and "weights" not in p:
         # Its optimum is that of one matrix inequality for all classes, which lies above.
         if not model.objective_ >= scale * (value - off):
-            raise Contradiction(f"objective: objective_={model.objective_:.9g} is below {float(scale * value):.9g}")
+            raise Contradiction(
+                f"objective: objective_={model.objective_:.9g} is below {float(scale * value):.9g}"
+            )
         return []
     if kim:
         m, c = Long(n), counts.prod() / counts.sum()
@@ -71,11 +77,18 @@ def discriminant_bounds(problem: OffsetProblem, model: Any, data: Training) -> l
         found = _fractional_optimum(kept, H, lam, learned)
         return None if found is None else (scale * found[0], scale * found[1])
 
-    return [Bounds(scale * value, scale * lower, scale * off, scale * off, "weights" in p, optimum=optimum)]
+    return [
+        Bounds(
+            scale * value, scale * lower, scale * off, scale * off, "weights" in p, optimum=optimum
+        )
+    ]
 
 
-def _fractional_optimum(Ns: list[Array], H: Array, lam: Any, learned: bool) -> tuple[Any, Any] | None:
-    """Return bounds on the least Σ_j h_jᵀ(λI + Σ s_i N_i)⁻¹h_j over s ≥ 0, Σ s_i = 1, by interior points."""
+def _fractional_optimum(
+    Ns: list[Array], H: Array, lam: Any, learned: bool
+) -> tuple[Any, Any] | None:
+    """Return bounds on the least Σ_j h_jᵀ(λI + Σ s_i N_i)⁻¹h_j over s ≥ 0, Σ s_i = 1, by interior
+    points."""
     n, k = H.shape
     matrices = [np.eye(n, dtype=Long) / n, *Ns] if learned else Ns
     ridge = Long(0) if learned else lam
@@ -99,13 +112,16 @@ def _fractional_optimum(Ns: list[Array], H: Array, lam: Any, learned: bool) -> t
     beta = found[0].reshape(k, n).T
     beta = beta - beta.mean(axis=0)
     most = max(sum(c @ one @ c for c in beta.T) for one in matrices) + ridge * (beta**2).sum()
-    M = sum(share * one for share, one in zip(shares, matrices, strict=True)) + ridge * np.eye(n, dtype=Long)
+    M = sum(share * one for share, one in zip(shares, matrices, strict=True)) + ridge * np.eye(
+        n, dtype=Long
+    )
     value = (H * solved(M + np.ones((n, n), dtype=Long) * np.trace(M) / n**2, H)).sum()
     return (H * beta).sum() ** 2 / most, value
 
 
 def _maximised(value: Any, bound: Any, off: Any) -> Bounds:
-    """Return the bounds of a problem that is maximised: the model has the value, nothing exceeds the bound."""
+    """Return the bounds of a problem that is maximised: the model has the value, nothing exceeds
+    the bound."""
     return Bounds(value, value - max(bound - value, 0), off, off)
 
 
@@ -119,13 +135,14 @@ def _check_least_squares(model: Any, data: Training, counts: Array) -> None:
         off = 8 * f.E.mean() + summed(n) * (abs(f.K).mean() + abs(b))
         if not abs(f.K.mean() + b - wanted[c]) <= off:
             raise Contradiction(
-                f"rule: the outputs of class {c} have the mean {float(f.K.mean() + b):.9g}, the indicators "
-                f"{float(wanted[c]):.9g}, rounding {float(off):.2g}"
+                f"rule: the outputs of class {c} have the mean {float(f.K.mean() + b):.9g}, the"
+                f" indicators {float(wanted[c]):.9g}, rounding {float(off):.2g}"
             )
 
 
 def _targets(labels: Array, counts: Array) -> Array:
-    """Return a, with 1/m₊ and −1/m₋, or H with √(n/n_i) − √(n_i/n) in class i and −√(n_i/n) elsewhere."""
+    """Return a, with 1/m₊ and −1/m₋, or H with √(n/n_i) − √(n_i/n) in class i and −√(n_i/n)
+    elsewhere."""
     n = Long(len(labels))
     if len(counts) == 2:
         return np.where(labels == 1, 1 / counts[1], -1 / counts[0])[:, np.newaxis]
@@ -134,7 +151,13 @@ def _targets(labels: Array, counts: Array) -> Array:
 
 
 def _check_shares(
-    p: dict[str, Any], data: Training, theta: Array, traces: Array, real: Array, identity: Any, kim: bool
+    p: dict[str, Any],
+    data: Training,
+    theta: Array,
+    traces: Array,
+    real: Array,
+    identity: Any,
+    kim: bool,
 ) -> None:
     """Hold the weights to Σ θ_i r_i = 1, or with Kim et al. Σ θ_i = 1, unless they are given."""
     given = p.get("weights")
@@ -144,7 +167,8 @@ def _check_shares(
         return
     total = (theta[real].sum() if kim else theta @ np.where(real, traces, 0)) + identity
     off = sum(
-        t * np.trace(block.E + summed(len(data)) * abs(block.K)) for t, block in zip(theta, data.blocks, strict=True)
+        t * np.trace(block.E + summed(len(data)) * abs(block.K))
+        for t, block in zip(theta, data.blocks, strict=True)
     )
     if abs(total - 1) > SUMS + 4 * off:
         raise Contradiction(f"weights: the traces sum to 1 + {float(total - 1):.3g}")

@@ -1,4 +1,5 @@
-"""Kernel entries from their printed formulas in long double, and by how much double precision may move each."""
+"""Kernel entries from their printed formulas in long double, and by how much double precision may
+move each."""
 
 from __future__ import annotations
 
@@ -9,16 +10,19 @@ from typing import Any
 import numpy as np
 from tests.campaign.second.problems import Formula, View
 
-#: What everything is computed in. Where long double is double, the judge is as exact as what it judges.
+#: What everything is computed in. Where long double is double, the judge is as exact as what it
+#: judges.
 Long = np.longdouble
 Array = np.ndarray
 #: The rounding of one operation in double precision.
 U = Long(2.0) ** -53
-#: The error that products may leave in a squared distance, relative to itself or to the squared width: the library
-#: keeps 43 digits by a rounding of 2√d U(‖x‖² + ‖z‖²), of which 8 √d U are allowed.
+#: The error that products may leave in a squared distance, relative to itself or to the squared
+#: width: the library keeps 43 digits by a rounding of 2√d U(‖x‖² + ‖z‖²), of which 8 √d U are
+#: allowed.
 _DIGITS = Long(2.0) ** -41
-#: A kernel of which centring leaves less than this share of its mean diagonal, in √n U, is constant but for rounding;
-#: one of which it leaves no more than so many times that has few digits left, and may count as constant or not.
+#: A kernel of which centring leaves less than this share of its mean diagonal, in √n U, is constant
+#: but for rounding; one of which it leaves no more than so many times that has few digits left, and
+#: may count as constant or not.
 _NOISE, _FEW = 16.0, 2e4
 
 
@@ -35,17 +39,19 @@ class Entries:
 
 
 def summed(n: int) -> Any:
-    """Return what rounding may do to a sum of n terms, relative to the sum of their absolute values."""
+    """Return what rounding may do to a sum of n terms, relative to the sum of their absolute
+    values."""
     return max(4 * np.sqrt(Long(n)), Long(n + 2)) * U
 
 
 def normalised(
     view: View, rule: str | None, train: Array, new: Array, share: Array, support: Array
 ) -> tuple[Entries, Entries, bool]:
-    """Return a kernel among the training samples and between new ones and these, normalised by its definition.
+    """Return a kernel among the training samples and between new ones and these, normalised by its
+    definition.
 
-    Outputs are sums over the support samples alone, a mask of the training samples. False comes last where centring
-    leaves few digits of the kernel.
+    Outputs are sums over the support samples alone, a mask of the training samples. False comes
+    last where centring leaves few digits of the kernel.
     """
     A, B = train[:, view.columns], new[:, view.columns]
     own, other = entries(view.formula, A, A, A, support), entries(view.formula, B, A, A, support)
@@ -60,7 +66,10 @@ def normalised(
         return _divided(own, mean, off), _divided(other, mean, off), True
     if rule == "diagonal":
         itself = [entries(view.formula, x[np.newaxis], x[np.newaxis], A, support) for x in B]
-        squares = np.array([one.K[0, 0] for one in itself]), np.array([one.E[0, 0] for one in itself])
+        squares = (
+            np.array([one.K[0, 0] for one in itself]),
+            np.array([one.E[0, 0] for one in itself]),
+        )
         return _cosines(own, k, e, k, e), _cosines(other, *squares, k, e), True
     return _centred(own, other, share)
 
@@ -71,7 +80,9 @@ def _divided(block: Entries, by: Any, off: Any) -> Entries:
     return Entries(K, block.E / abs(by) + abs(K) * (off + 2 * U))
 
 
-def _cosines(block: Entries, left: Array, off_left: Array, right: Array, off_right: Array) -> Entries:
+def _cosines(
+    block: Entries, left: Array, off_left: Array, right: Array, off_right: Array
+) -> Entries:
     """Divide by the roots of k(x, x) and k(z, z)."""
     left, right = (np.where(one > 0, one, Long(1)) for one in (left, right))
     off = (off_left / left)[:, np.newaxis] / 2 + off_right / right / 2 + 4 * U
@@ -100,10 +111,13 @@ def _centred(own: Entries, other: Entries, share: Array) -> tuple[Entries, Entri
     return both[0], both[1], bool(trace > _FEW * noise)
 
 
-def entries(formula: Formula, A: Array, B: Array, train: Array, support: Array | None = None) -> Entries:
+def entries(
+    formula: Formula, A: Array, B: Array, train: Array, support: Array | None = None
+) -> Entries:
     """Return k(a, b) of the rows of A and B, and how far it may be off in double precision.
 
-    Distances are those of samples less the mean of the training samples, or of the support samples among them.
+    Distances are those of samples less the mean of the training samples, or of the support samples
+    among them.
     """
     parts = [entries(part, A, B, train, support) for part in formula.parts]
     if formula.kind == "sum":
@@ -142,14 +156,20 @@ def _of_products(formula: Formula, A: Array, B: Array) -> Entries:
     return Entries(K, (abs(base) + off) ** degree - abs(K) + degree * U * abs(K))
 
 
-def _of_distances(formula: Formula, A: Array, B: Array, train: Array, means: list[Array]) -> Entries:
+def _of_distances(
+    formula: Formula, A: Array, B: Array, train: Array, means: list[Array]
+) -> Entries:
     power = 2 if formula.kind == "gaussian" else 1
     width, off_width = _width(formula, train)
     S, off = _distances(A, B, means, power)
     if power == 2:
-        left, right = (max_of(((one.astype(Long) - mean) ** 2).sum(axis=1) for mean in means) for one in (A, B))
+        left, right = (
+            max_of(((one.astype(Long) - mean) ** 2).sum(axis=1) for mean in means) for one in (A, B)
+        )
         made = 8 * np.sqrt(Long(A.shape[1])) * U * np.add.outer(left, right)
-        off = np.where(S > 0, np.maximum(off, np.minimum(made, _DIGITS * np.maximum(S, width**2))), off)
+        off = np.where(
+            S > 0, np.maximum(off, np.minimum(made, _DIGITS * np.maximum(S, width**2))), off
+        )
     a = S / width**power
     E = off / width**power + a * (power * off_width + 4 * U)
     K = np.exp(-a)
@@ -162,7 +182,8 @@ def max_of(arrays: Iterable[Array]) -> Array:
 
 
 def _distances(A: Array, B: Array, means: list[Array], power: int) -> tuple[Array, Array]:
-    """Return Σ |a − b|^power over the columns, and how far it may be off when a mean is subtracted first."""
+    """Return Σ |a − b|^power over the columns, and how far it may be off when a mean is subtracted
+    first."""
     S, off = np.zeros((len(A), len(B)), dtype=Long), np.zeros((len(A), len(B)), dtype=Long)
     for j in range(A.shape[1]):
         a, b = A[:, j].astype(Long), B[:, j].astype(Long)
@@ -204,4 +225,6 @@ def combined(eta: Array, blocks: list[Entries]) -> Entries:
 
 def applied(block: Entries, beta: Array) -> Entries:
     """Return Kβ."""
-    return Entries(block.K @ beta, block.E @ abs(beta) + summed(len(beta)) * (abs(block.K) @ abs(beta)))
+    return Entries(
+        block.K @ beta, block.E @ abs(beta) + summed(len(beta)) * (abs(block.K) @ abs(beta))
+    )

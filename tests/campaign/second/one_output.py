@@ -1,4 +1,5 @@
-"""Machines with one output as printed: their losses, their duals, and both values at the returned model."""
+"""Machines with one output as printed: their losses, their duals, and both values at the returned
+model."""
 
 from __future__ import annotations
 
@@ -39,7 +40,8 @@ class _Machine:
 
 
 def one_output_bounds(problem: OffsetProblem, model: Any, data: Training) -> list[Bounds]:
-    """Return both sides of the problem of every output, or of all together where they share their weights."""
+    """Return both sides of the problem of every output, or of all together where they share their
+    weights."""
     p, outputs = problem.parameters, len(data.beta)
     if np.isinf(p.get("C", 1.0)):
         return [_hard_margin(problem, model, data, c) for c in range(outputs)]
@@ -55,7 +57,9 @@ def _machine(problem: OffsetProblem, model: Any, data: Training, c: int) -> _Mac
     if problem.name == "MKLOneClass":
         C = data.weight / (Long(p["nu"]) * (1 if two else data.weight.sum()))
         bound = np.full(n, Long(np.inf)) if two else C
-        loss = (lambda f: C * np.maximum(-f, 0) ** 2 / 2) if two else (lambda f: C * np.maximum(-f, 0))
+        loss = (
+            (lambda f: C * np.maximum(-f, 0) ** 2 / 2) if two else (lambda f: C * np.maximum(-f, 0))
+        )
         return _Machine(zero, zero, bound, 1 / C if two else zero, loss, total=1.0)
     C = Long(p["C"]) * data.weight
     if problem.name == "MKLRegressor":
@@ -108,7 +112,8 @@ def _regression(p: dict[str, Any], y: Array, C: Array) -> _Machine:
 
 
 def _tube(y: Array, C: Array, epsilon: float, two: bool, above: Any) -> _Machine:
-    """C max(0, |y − f| − ε), or ½ C of its square; outputs above y cost nothing where `above` is 0."""
+    """C max(0, |y − f| − ε), or ½ C of its square; outputs above y cost nothing where `above` is
+    0."""
     reach = np.full(len(y), Long(np.inf)) if two else C
 
     def loss(f: Array) -> Array:
@@ -116,7 +121,9 @@ def _tube(y: Array, C: Array, epsilon: float, two: bool, above: Any) -> _Machine
         return C * xi**2 / 2 if two else C * xi
 
     lower = np.where(np.broadcast_to(above, y.shape) > 0, -reach, 0)
-    return _Machine(y, lower, reach, 1 / C if two else 0 * C, loss, epsilon=epsilon, factor=2.0 if two else 1.0)
+    return _Machine(
+        y, lower, reach, 1 / C if two else 0 * C, loss, epsilon=epsilon, factor=2.0 if two else 1.0
+    )
 
 
 def _one_problem(
@@ -132,7 +139,9 @@ def _one_problem(
         machine, beta, b = machines[c], data.beta[c], Long(model.intercept_[c])
         missed += abs(b) * _check_feasible(machine, beta)
         f = applied(K, beta)
-        lost, off = _lost(machine.loss, f.K + b, f.E + 2 * U * (abs(f.K) + abs(b) + abs(machine.target)))
+        lost, off = _lost(
+            machine.loss, f.K + b, f.E + 2 * U * (abs(f.K) + abs(b) + abs(machine.target))
+        )
         losses += lost + b * machine.total
         floor += _lost(machine.loss, f.K + b, U * (abs(f.K) + abs(b) + abs(machine.target)))[1]
         off_losses += off + U * abs(b) * machine.total
@@ -140,10 +149,17 @@ def _one_problem(
         off_quadratic += abs(beta) @ f.E / 2 + summed(n) * (abs(beta) @ abs(f.K))
         linear += machine.target @ beta - machine.epsilon * abs(beta).sum()
         ridges += machine.ridge @ beta**2 / 2
-        off_linear += summed(n) * (abs(machine.target) @ abs(beta) + machine.epsilon * abs(beta).sum() + ridges)
+        off_linear += summed(n) * (
+            abs(machine.target) @ abs(beta) + machine.epsilon * abs(beta).sum() + ridges
+        )
     fixed = "weights" in p or p.get("solver") in ("alignment", "easymkl", "sdp")
-    taken, off_taken = (quadratic, off_quadratic) if fixed else taken_by_weights(p, data, [data.beta[c] for c in group])
-    # A multiple of the coefficients, up to themselves, is feasible as well unless they have a sum to meet.
+    taken, off_taken = (
+        (quadratic, off_quadratic)
+        if fixed
+        else taken_by_weights(p, data, [data.beta[c] for c in group])
+    )
+    # A multiple of the coefficients, up to themselves, is feasible as well unless they have a sum
+    # to meet.
     curved, share = taken + ridges, Long(1)
     if machines[group[0]].total == 0 and curved > 0:
         share = min(share, max(linear, zero) / (2 * curved))
@@ -157,21 +173,39 @@ def _one_problem(
         return None if found is None else (factor * found[0], factor * found[1])
 
     off_lower = factor * (off_linear + off_taken)
-    # That of a one-class machine is ½‖w‖² + Σ C ξ − ρ, which vanishes where the samples surround the origin.
-    terms = quadratic + abs(losses) + sum(2 * abs(model.intercept_[c]) * machines[c].total for c in group)
+    # That of a one-class machine is ½‖w‖² + Σ C ξ − ρ, which vanishes where the samples surround
+    # the origin.
+    terms = (
+        quadratic
+        + abs(losses)
+        + sum(2 * abs(model.intercept_[c]) * machines[c].total for c in group)
+    )
     off_upper, terms, floor = factor * off_upper, factor * terms, factor * floor
-    return Bounds(factor * upper, factor * lower, off_upper, off_lower, fixed, terms, floor, optimum)
+    return Bounds(
+        factor * upper, factor * lower, off_upper, off_lower, fixed, terms, floor, optimum
+    )
 
 
-def _optimum(p: dict[str, Any], data: Training, machines: list[_Machine], eta: Array) -> tuple[Any, Any] | None:
-    """Return a lower and an upper bound on the optimum of machines that share their weights, by interior points."""
+def _optimum(
+    p: dict[str, Any], data: Training, machines: list[_Machine], eta: Array
+) -> tuple[Any, Any] | None:
+    """Return a lower and an upper bound on the optimum of machines that share their weights, by
+    interior points."""
     n, tube = len(data), machines[0].epsilon > 0
     # Of a tube both sides count: β is the difference of two parts.
     parts = [(machine, sign) for machine in machines for sign in ((1, -1) if tube else (1,))]
-    S = np.kron(np.eye(len(machines)), np.hstack([np.eye(n), -np.eye(n)] if tube else [np.eye(n)])).astype(Long)
+    S = np.kron(
+        np.eye(len(machines)), np.hstack([np.eye(n), -np.eye(n)] if tube else [np.eye(n)])
+    ).astype(Long)
     linear = np.concatenate([sign * machine.target - machine.epsilon for machine, sign in parts])
-    high = np.concatenate([machine.upper if sign > 0 else -machine.lower for machine, sign in parts])
-    low = np.zeros(len(high), dtype=Long) if tube else np.concatenate([machine.lower for machine in machines])
+    high = np.concatenate(
+        [machine.upper if sign > 0 else -machine.lower for machine, sign in parts]
+    )
+    low = (
+        np.zeros(len(high), dtype=Long)
+        if tube
+        else np.concatenate([machine.lower for machine in machines])
+    )
     free = high > low
     S = S[:, free]
     frame = Quadratic(
@@ -191,7 +225,11 @@ def _optimum(p: dict[str, Any], data: Training, machines: list[_Machine], eta: A
         for machine, beta, b in zip(machines, betas, y, strict=True):
             f = K @ beta
             upper += beta @ f / 2 + machine.loss(f + b).sum() + b * machine.total
-            lower += machine.target @ beta - machine.epsilon * abs(beta).sum() - machine.ridge @ beta**2 / 2
+            lower += (
+                machine.target @ beta
+                - machine.epsilon * abs(beta).sum()
+                - machine.ridge @ beta**2 / 2
+            )
             lower -= abs(b) * abs(beta.sum() - machine.total)
         return lower, upper
 
@@ -201,7 +239,9 @@ def _optimum(p: dict[str, Any], data: Training, machines: list[_Machine], eta: A
 def _lost(loss: Callable[[Array], Array], f: Array, phi: Array) -> tuple[Any, Any]:
     """Return the sum of the losses, and by how much outputs that are off by φ move it."""
     here = loss(f)
-    return here.sum(), (np.maximum(loss(f + phi), loss(f - phi)) - here).sum() + (summed(len(f)) + 4 * U) * here.sum()
+    return here.sum(), (np.maximum(loss(f + phi), loss(f - phi)) - here).sum() + (
+        summed(len(f)) + 4 * U
+    ) * here.sum()
 
 
 def _check_feasible(machine: _Machine, beta: Array) -> Any:
@@ -209,7 +249,9 @@ def _check_feasible(machine: _Machine, beta: Array) -> Any:
     room = 8 * U * np.maximum(abs(beta), 0)
     outside = np.maximum(beta - machine.upper, machine.lower - beta) - room
     if np.any(outside > 0):
-        raise Contradiction(f"feasible: a coefficient is {float(outside.max()):.2g} beyond its bound")
+        raise Contradiction(
+            f"feasible: a coefficient is {float(outside.max()):.2g} beyond its bound"
+        )
     missing = abs(beta.sum() - machine.total)
     # Coefficients that the last digit of a target makes, of a sample or two, are zero.
     finite = np.isfinite(machine.upper)
@@ -219,12 +261,15 @@ def _check_feasible(machine: _Machine, beta: Array) -> Any:
     if abs(beta).sum() <= 64 * U * largest:
         return missing
     if missing > SUMS * max(abs(beta).sum(), Long(machine.total)):
-        raise Contradiction(f"feasible: the coefficients sum to {float(beta.sum()):.3g}, not to {machine.total:g}")
+        raise Contradiction(
+            f"feasible: the coefficients sum to {float(beta.sum()):.3g}, not to {machine.total:g}"
+        )
     return missing
 
 
 def _hard_margin(problem: OffsetProblem, model: Any, data: Training, c: int) -> Bounds:
-    """min ½ (Σ d‖w‖)² subject to y f(x) ≥ 1: the function divided by its smallest margin meets the constraints."""
+    """min ½ (Σ d‖w‖)² subject to y f(x) ≥ 1: the function divided by its smallest margin meets the
+    constraints."""
     p, n = problem.parameters, len(data)
     assert problem.y is not None
     positive = model.classes_[c if len(model.classes_) > 2 else 1]
@@ -240,13 +285,15 @@ def _hard_margin(problem: OffsetProblem, model: Any, data: Training, c: int) -> 
     at = int(np.argmin(margins))
     margin, off = margins[at], f.E[at] + 4 * U * (abs(f.K[at]) + abs(b))
     if not margin > 0:
-        # Coefficients may be so large that the last digits of the kernels move outputs by more than the margin. No sum
-        # in double precision knows the sign of these: a model has to say so by a gap that bounds nothing, for which the
-        # runner asks a warning. Then no value is claimed.
+        # Coefficients may be so large that the last digits of the kernels move outputs by more than
+        # the margin. No sum in double precision knows the sign of these: a model has to say so by a
+        # gap that bounds nothing, for which the runner asks a warning. Then no value is claimed.
         hidden = np.all(margins + FIRST_ORDER * (f.E + 4 * U * (abs(f.K) + abs(b))) > 0)
         if model.duality_gap_ < 1 or not hidden:
             found = f"the smallest margin is {float(margin):.3g}, rounding {float(off):.2g}"
-            raise Contradiction(f"margin: C=inf, but {found}, duality_gap_={model.duality_gap_:.3g}")
+            raise Contradiction(
+                f"margin: C=inf, but {found}, duality_gap_={model.duality_gap_:.3g}"
+            )
         return Bounds(quadratic, Long(0), Long(np.inf), Long(np.inf))
     upper = quadratic / margin**2
     fixed = "weights" in p or p.get("solver") in ("alignment", "easymkl", "sdp")

@@ -1,6 +1,8 @@
-"""The second generator: columns far from zero, scales far apart, heavy tails and nearly equal samples.
+"""The second generator: columns far from zero, scales far apart, heavy tails and nearly equal
+samples.
 
-Independent of the first: nothing is shared but the estimators. Every problem is drawn from (seed, index) alone.
+Independent of the first: nothing is shared but the estimators. Every problem is drawn from (seed,
+index) alone.
 """
 
 from __future__ import annotations
@@ -82,7 +84,8 @@ class OffsetProblem:
     Attributes
     ----------
     moderate : bool
-        Whether nothing of it is extreme: scales, offsets, widths and C are within a factor of 1000 of ordinary ones.
+        Whether nothing of it is extreme: scales, offsets, widths and C are within a factor of 1000
+        of ordinary ones.
     single : bool
         Whether samples, whose numbers then fit single precision, are given in it.
     """
@@ -115,7 +118,9 @@ class OffsetProblem:
     def fit(self, estimator: Any) -> Any:
         options = {} if self.sample_weight is None else {"sample_weight": self.sample_weight}
         X = self.given(self.X)
-        return estimator.fit(X, **options) if self.y is None else estimator.fit(X, self.y, **options)
+        return (
+            estimator.fit(X, **options) if self.y is None else estimator.fit(X, self.y, **options)
+        )
 
     def given(self, rows: np.ndarray) -> np.ndarray:
         """Return samples in the precision they are given in."""
@@ -123,11 +128,16 @@ class OffsetProblem:
 
     def __str__(self) -> str:
         given = ", ".join(f"{key}={value!r}" for key, value in self.parameters.items())
-        kernels = ", ".join(f"{view.name}{view.columns}: {view.formula.kernel()!r}" for view in self.views)
+        kernels = ", ".join(
+            f"{view.name}{view.columns}: {view.formula.kernel()!r}" for view in self.views
+        )
         weighted = "" if self.sample_weight is None else ", weighted"
         size = "" if self.y is None else f", y of shape {self.y.shape}"
         single = " of float32" if self.single else ""
-        return f"{self.name}({given}) on X of shape {self.X.shape}{single}{size}{weighted} with [{kernels}]"
+        return (
+            f"{self.name}({given}) on X of shape {self.X.shape}{single}{size}{weighted} with"
+            f" [{kernels}]"
+        )
 
 
 def draw(seed: int, index: int) -> OffsetProblem:
@@ -154,7 +164,11 @@ def draw(seed: int, index: int) -> OffsetProblem:
     views, X = _views(rng, X, P, wild)
     weight = None
     if name != "DiscriminantMKLClassifier" and rng.random() < 0.25:
-        weight = 10.0 ** rng.uniform(-2.0, 2.0, n) if rng.random() < 0.5 else rng.integers(0, 3, n).astype(float)
+        weight = (
+            10.0 ** rng.uniform(-2.0, 2.0, n)
+            if rng.random() < 0.5
+            else rng.integers(0, 3, n).astype(float)
+        )
         weight[:: max(n // 4, 1)] = 1.0
     new = _new_rows(rng, X, views)
     new = new.astype(np.float32).astype(float) if single else new
@@ -163,10 +177,12 @@ def draw(seed: int, index: int) -> OffsetProblem:
 
 def _pick(rng: np.random.Generator, shares: dict[Any, float]) -> Any:
     keys = list(shares)
-    return keys[int(rng.choice(len(keys), p=np.array(list(shares.values())) / sum(shares.values())))]
+    return keys[
+        int(rng.choice(len(keys), p=np.array(list(shares.values())) / sum(shares.values())))
+    ]
 
 
-# Samples and targets -------------------------------------------------------------------------------------------------
+# Samples and targets ------------------------------------------------------------------------------
 
 
 def _signal(rng: np.random.Generator, n: int, name: str) -> tuple[np.ndarray, np.ndarray | None]:
@@ -177,7 +193,9 @@ def _signal(rng: np.random.Generator, n: int, name: str) -> tuple[np.ndarray, np
     if name == "MKLOneClass":
         return Z, None
     if name == "MKLRegressor":
-        y = score * 10.0 ** rng.uniform(-3, 4) + (10.0 ** rng.uniform(0, 6) if rng.random() < 0.3 else 0.0)
+        y = score * 10.0 ** rng.uniform(-3, 4) + (
+            10.0 ** rng.uniform(0, 6) if rng.random() < 0.3 else 0.0
+        )
         other = rng.normal(size=n) * np.abs(y).max()
         return Z, np.column_stack([y, other]) if rng.random() < 0.1 else np.asarray(y)
     if name == "MKLSurvival":
@@ -212,7 +230,9 @@ def _spoil(rng: np.random.Generator, Z: np.ndarray, wild: bool) -> np.ndarray:
         X[rows] = X[sources] * (1.0 + near * rng.normal(size=(len(rows), d)))
     if rng.random() < 0.15:  # a column that is constant, or nearly
         flat = int(rng.integers(d))
-        X[:, flat] = 1.0 + (10.0 ** rng.uniform(-15, -6) * X[:, flat] if rng.random() < 0.6 else 0.0)
+        X[:, flat] = 1.0 + (
+            10.0 ** rng.uniform(-15, -6) * X[:, flat] if rng.random() < 0.6 else 0.0
+        )
     if wild and rng.random() < 0.4:
         X = X * 10.0 ** rng.uniform(-6, 8, size=d if rng.random() < 0.5 else 1)
     elif rng.random() < 0.3:
@@ -239,16 +259,20 @@ def _new_rows(rng: np.random.Generator, X: np.ndarray, views: list[View]) -> np.
     return np.vstack([seen, between, far])
 
 
-# Kernels -------------------------------------------------------------------------------------------------------------
+# Kernels ------------------------------------------------------------------------------------------
 
 
-def _views(rng: np.random.Generator, X: np.ndarray, P: int, wild: bool) -> tuple[list[View], np.ndarray]:
+def _views(
+    rng: np.random.Generator, X: np.ndarray, P: int, wild: bool
+) -> tuple[list[View], np.ndarray]:
     n, d = X.shape
     views = []
     for m in range(P):
         columns = sorted(rng.permutation(d)[: int(rng.integers(1, d + 1))].tolist())
         if rng.random() < 0.08:
-            F = rng.normal(size=(n, int(rng.integers(1, n + 1)))) * (10.0 ** rng.uniform(-4, 4) if wild else 1.0)
+            F = rng.normal(size=(n, int(rng.integers(1, n + 1)))) * (
+                10.0 ** rng.uniform(-4, 4) if wild else 1.0
+            )
             K = F @ F.T
             views.append(View(f"given{m}", Formula("given", {"K": 0.5 * (K + K.T)}), [d]))
         else:
@@ -268,19 +292,23 @@ def _formula(rng: np.random.Generator, A: np.ndarray, wild: bool, depth: int = 0
     if kind == "scaled":
         return Formula(kind, {"factor": 10.0 ** rng.uniform(-4, 4)}, (_formula(rng, A, wild, 1),))
     if kind == "polynomial":
-        return Formula(kind, {"degree": int(rng.integers(2, 5)), "offset": float(rng.choice([0.0, 1.0]))})
+        return Formula(
+            kind, {"degree": int(rng.integers(2, 5)), "offset": float(rng.choice([0.0, 1.0]))}
+        )
     if kind == "linear":
         return Formula(kind, {})
     reach = _pick(rng, {0.5: 3, 2.0: 1, 6.0: 2}) if wild else 0.5
     factor = 10.0 ** rng.uniform(-reach, reach)
     if rng.random() < 0.4:
-        return Formula(kind, {"width": str(_pick(rng, {"median": 2, "nearest": 1})), "factor": factor})
+        return Formula(
+            kind, {"width": str(_pick(rng, {"median": 2, "nearest": 1})), "factor": factor}
+        )
     spread = np.abs(A - np.median(A, axis=0))
     spread = float(np.sqrt(np.sum(np.median(spread, axis=0) ** 2))) or float(spread.max()) or 1.0
     return Formula(kind, {"width": spread * factor})
 
 
-# Parameters ----------------------------------------------------------------------------------------------------------
+# Parameters ---------------------------------------------------------------------------------------
 
 
 def _price(rng: np.random.Generator, wild: bool) -> float:
@@ -301,15 +329,27 @@ def _classifier(rng: np.random.Generator, wild: bool) -> dict[str, Any]:
 def _regressor(rng: np.random.Generator, wild: bool) -> dict[str, Any]:
     loss = str(_pick(rng, {"epsilon": 3, "huber": 1.5, "squared": 1.5}))
     epsilon = 10.0 ** float(rng.uniform(-4, 1)) if rng.random() < 0.8 else 0.0
-    return {"C": _price(rng, wild), "loss": loss, "epsilon": epsilon, "slack": _pick(rng, {1: 2, 2: 1})}
+    return {
+        "C": _price(rng, wild),
+        "loss": loss,
+        "epsilon": epsilon,
+        "slack": _pick(rng, {1: 2, 2: 1}),
+    }
 
 
 def _one_class(rng: np.random.Generator, wild: bool) -> dict[str, Any]:
-    return {"nu": float(np.clip(10.0 ** rng.uniform(-2, 0.1), 0.01, 1.0)), "slack": _pick(rng, {1: 3, 2: 1})}
+    return {
+        "nu": float(np.clip(10.0 ** rng.uniform(-2, 0.1), 0.01, 1.0)),
+        "slack": _pick(rng, {1: 3, 2: 1}),
+    }
 
 
 def _survival(rng: np.random.Generator, wild: bool) -> dict[str, Any]:
-    return {"C": _price(rng, wild), "epsilon": float(rng.choice([0.0, 0.1, 1e-4])), "slack": _pick(rng, {1: 2, 2: 1})}
+    return {
+        "C": _price(rng, wild),
+        "epsilon": float(rng.choice([0.0, 0.1, 1e-4])),
+        "slack": _pick(rng, {1: 2, 2: 1}),
+    }
 
 
 def _bilinear(rng: np.random.Generator, wild: bool) -> dict[str, Any]:
@@ -321,7 +361,11 @@ def _bilinear(rng: np.random.Generator, wild: bool) -> dict[str, Any]:
 
 def _discriminant(rng: np.random.Generator, wild: bool) -> dict[str, Any]:
     shares = {"newton": 4, "silp": 1.5, "qcqp": 1.5, "sdp": 0.5, "kim": 0.5, "sdp_approximate": 0.3}
-    alpha = "learn" if rng.random() < 0.2 else 10.0 ** float(rng.uniform(-9, 3) if wild else rng.uniform(-4, 0))
+    alpha = (
+        "learn"
+        if rng.random() < 0.2
+        else 10.0 ** float(rng.uniform(-9, 3) if wild else rng.uniform(-4, 0))
+    )
     return {
         "solver": str(_pick(rng, shares)),
         "alpha": alpha,

@@ -35,7 +35,9 @@ def joint_bounds(problem: OffsetProblem, model: Any, data: Training) -> Bounds:
     floor = _behind(f, U * (abs(f) + abs(b) + abs(margins)), margins, labels, C, pairwise)[1]
     fixed = "weights" in p
     linear = -(margins * tau).sum()
-    taken, off_taken = (quadratic, off_quadratic) if fixed else taken_by_weights(p, data, list(tau.T))
+    taken, off_taken = (
+        (quadratic, off_quadratic) if fixed else taken_by_weights(p, data, list(tau.T))
+    )
     share = min(Long(1), max(linear, 0) / (2 * taken)) if taken > 0 else Long(1)
     lower = share * linear - share**2 * taken - abs(b) @ missing
     off_lower = off_taken + summed(n * k) * (abs(margins) * abs(tau)).sum()
@@ -43,11 +45,25 @@ def joint_bounds(problem: OffsetProblem, model: Any, data: Training) -> Bounds:
     def optimum() -> tuple[Any, Any] | None:
         return _joint_optimum(p, data, margins, labels, C, pairwise, model.weights_.astype(Long))
 
-    return Bounds(quadratic + losses, lower, off_quadratic + off_losses, off_lower, fixed, floor=floor, optimum=optimum)
+    return Bounds(
+        quadratic + losses,
+        lower,
+        off_quadratic + off_losses,
+        off_lower,
+        fixed,
+        floor=floor,
+        optimum=optimum,
+    )
 
 
 def _joint_optimum(
-    p: dict[str, Any], data: Training, margins: Array, labels: Array, C: Array, pairwise: bool, eta: Array
+    p: dict[str, Any],
+    data: Training,
+    margins: Array,
+    labels: Array,
+    C: Array,
+    pairwise: bool,
+    eta: Array,
 ) -> tuple[Any, Any] | None:
     """Return a lower and an upper bound on the optimum, by interior points in τ, class by class."""
     n, k = margins.shape
@@ -59,30 +75,43 @@ def _joint_optimum(
     classes = np.kron(np.eye(k), np.ones(n))[:-1]
     rows = np.vstack([samples, classes]).astype(Long)
     sums, S = np.zeros(len(rows), dtype=Long), np.eye(n * k, dtype=Long)
-    frame = Quadratic(-margins.T.ravel(), low, high, np.zeros((n * k, n * k), dtype=Long), [], rows, sums)
+    frame = Quadratic(
+        -margins.T.ravel(), low, high, np.zeros((n * k, n * k), dtype=Long), [], rows, sums
+    )
 
     def bounds(z: Array, weights: Array, y: Array) -> tuple[Any, Any]:
         tau, b = z.reshape(k, n).T, np.append(y[n:], Long(0))
         K = combined(weights, data.blocks)
         quadratic, _, f, phi = _all_classes([K] * k, tau, b)
         upper = quadratic + _behind(f, 0 * phi, margins, labels, C, pairwise)[0]
-        lower = -(margins * tau).sum() - taken_by_weights(p, data, list(tau.T))[0] - abs(b) @ abs(tau.sum(axis=0))
+        lower = (
+            -(margins * tau).sum()
+            - taken_by_weights(p, data, list(tau.T))[0]
+            - abs(b) @ abs(tau.sum(axis=0))
+        )
         return lower - abs(f).max() * abs(tau.sum(axis=1)).sum(), upper
 
     return over_weights(p, data, frame, S, k, eta, bounds)
 
 
 def _all_classes(Ks: list[Entries], tau: Array, b: Array) -> tuple[Any, Any, Array, Array]:
-    """Return ½ Σ_c τ_cᵀKτ_c and how far it may be off, the outputs of all classes and how far these may be."""
+    """Return ½ Σ_c τ_cᵀKτ_c and how far it may be off, the outputs of all classes and how far these
+    may be."""
     each = [applied(K, t) for K, t in zip(Ks, tau.T, strict=True)]
     quadratic = sum(t @ one.K / 2 for t, one in zip(tau.T, each, strict=True))
-    off = sum(abs(t) @ one.E / 2 + summed(len(t)) * (abs(t) @ abs(one.K)) for t, one in zip(tau.T, each, strict=True))
+    off = sum(
+        abs(t) @ one.E / 2 + summed(len(t)) * (abs(t) @ abs(one.K))
+        for t, one in zip(tau.T, each, strict=True)
+    )
     f, phi = np.array([one.K for one in each]).T + b, np.array([one.E for one in each]).T
     return quadratic, off, f, phi + 2 * U * (abs(f) + abs(b))
 
 
-def _behind(f: Array, phi: Array, margins: Array, labels: Array, C: Array, pairwise: bool) -> tuple[Any, Any]:
-    """Return Σ C ξ with ξ the sum, or the largest, of max(0, margin + f_c − f_y), and how far it may be off."""
+def _behind(
+    f: Array, phi: Array, margins: Array, labels: Array, C: Array, pairwise: bool
+) -> tuple[Any, Any]:
+    """Return Σ C ξ with ξ the sum, or the largest, of max(0, margin + f_c − f_y), and how far it
+    may be off."""
     all_rows = np.arange(len(f))
 
     def losses(extra: Array) -> Array:
@@ -96,26 +125,32 @@ def _behind(f: Array, phi: Array, margins: Array, labels: Array, C: Array, pairw
 
 
 def _check_joint(tau: Array, labels: Array, C: Array, pairwise: bool) -> Array:
-    """Raise unless the coefficients of every sample are feasible; return by how much those of each class miss zero."""
+    """Raise unless the coefficients of every sample are feasible; return by how much those of each
+    class miss zero."""
     all_rows = np.arange(len(tau))
     own = tau[all_rows, labels]
     others = tau.copy()
     others[all_rows, labels] = 0
     room = 64 * U * np.maximum(abs(tau).max(axis=1), 0)
     if np.any(abs(tau.sum(axis=1)) > room * tau.shape[1]):
-        raise Contradiction(f"feasible: a sample's coefficients sum to {float(abs(tau.sum(axis=1)).max()):.2g}")
+        raise Contradiction(
+            f"feasible: a sample's coefficients sum to {float(abs(tau.sum(axis=1)).max()):.2g}"
+        )
     if np.any(others.max(axis=1) > room) or np.any(own < -room):
         raise Contradiction("feasible: a coefficient has the wrong sign")
     if np.any(-others.min(axis=1) > C + room) or (not pairwise and np.any(own > C + room)):
         raise Contradiction("feasible: a coefficient is beyond its bound")
     missing = abs(tau.sum(axis=0))
     if np.any(missing > SUMS * abs(tau).sum()):
-        raise Contradiction(f"feasible: the coefficients of a class sum to {float(missing.max()):.3g}, not to zero")
+        raise Contradiction(
+            f"feasible: the coefficients of a class sum to {float(missing.max()):.3g}, not to zero"
+        )
     return missing
 
 
 def bilinear_bounds(problem: OffsetProblem, model: Any, data: Training) -> Bounds:
-    """½ Σ_c (‖w_c‖² + Σ_r d_cr) + κ Σ ξ; its dual is max Σ_i τ_iy with τ_cᵀK_rτ_c ≤ 1, τ_i ≤ κ e_y and Σ_c τ_ic = 0."""
+    """½ Σ_c (‖w_c‖² + Σ_r d_cr) + κ Σ ξ; its dual is max Σ_i τ_iy with τ_cᵀK_rτ_c ≤ 1, τ_i ≤ κ e_y
+    and Σ_c τ_ic = 0."""
     n, k = len(data), len(model.classes_)
     all_rows, labels = np.arange(n), labels_of(problem, model)[data.rows]
     C = Long(problem.parameters["kappa"]) * data.weight
@@ -127,13 +162,20 @@ def bilinear_bounds(problem: OffsetProblem, model: Any, data: Training) -> Bound
     quadratic, off, f, phi = _all_classes(Ks, data.beta.T, b)
     losses, off_losses = _behind(f, phi, margins, labels, C, pairwise=False)
     upper = quadratic + d.sum() / 2 + losses
-    return Bounds(upper, _bilinear_dual(data, labels, C), off + off_losses + summed(d.size) * d.sum(), U * upper)
+    return Bounds(
+        upper,
+        _bilinear_dual(data, labels, C),
+        off + off_losses + summed(d.size) * d.sum(),
+        U * upper,
+    )
 
 
 def _bilinear_dual(data: Training, labels: Array, C: Array) -> Any:
-    """Return the bound of the coefficients, each class's multiplied with the number that has a sample's sum to zero.
+    """Return the bound of the coefficients, each class's multiplied with the number that has a
+    sample's sum to zero.
 
-    The model shows the coefficients of a class divided by a number of its own, which leaves its outputs as they are.
+    The model shows the coefficients of a class divided by a number of its own, which leaves its
+    outputs as they are.
     """
     tau, all_rows = data.beta.T, np.arange(len(data))
     used = np.flatnonzero(np.any(tau != 0, axis=0))
@@ -159,7 +201,8 @@ def _bilinear_dual(data: Training, labels: Array, C: Array) -> Any:
 
 
 def _null_vector(M: Array) -> Array:
-    """Return the eigenvector of the smallest eigenvalue of a positive semi-definite matrix by inverse iteration."""
+    """Return the eigenvector of the smallest eigenvalue of a positive semi-definite matrix by
+    inverse iteration."""
     v = np.ones(len(M), dtype=Long)
     shifted = M + 1e-17 * np.trace(M) * np.eye(len(M), dtype=Long)
     for _ in range(20):

@@ -1,4 +1,5 @@
-"""The samples that count, the coefficients and the kernels on them, from a drawn problem and its fitted model."""
+"""The samples that count, the coefficients and the kernels on them, from a drawn problem and its
+fitted model."""
 
 from __future__ import annotations
 

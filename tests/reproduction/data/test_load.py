@@ -1,4 +1,5 @@
-"""`load` from a folder of files: synthetic ones here, whose checksums take the place of the catalogue's."""
+"""`load` from a folder of files: synthetic ones here, whose checksums take the place of the
+catalogue's."""
 
 from __future__ import annotations
 
@@ -27,35 +28,63 @@ def synthetic(stem):
     y = digits()
     if stem == "multifeat":
         sizes = {"fac": 5, "fou": 4, "kar": 3, "mor": 2, "pix": 6, "zer": 1}
-        return {name: rng.randint(0, 9, (40, d)).astype(np.int16) for name, d in sizes.items()} | {"y": y}
+        return {name: rng.randint(0, 9, (40, d)).astype(np.int16) for name, d in sizes.items()} | {
+            "y": y
+        }
     if stem == "pendigits":
         X = rng.randint(0, 101, (40, 16)).astype(np.uint8)
         return {"X": X, "y": y, "train": np.arange(30), "test": np.arange(30, 40)}
     if stem == "pendigits_orig":
         points = rng.randint(-300, 300, (40 * 9, 2)).astype(np.int16)
         stroke = np.tile([0, 0, 0, 0, 0, 1, 1, 1, 1], 40).astype(np.uint8)
-        return {"points": points, "stroke": stroke, "offsets": np.arange(41) * 9, "y": y, "writer": y + 1}
+        return {
+            "points": points,
+            "stroke": stroke,
+            "offsets": np.arange(41) * 9,
+            "y": y,
+            "writer": y + 1,
+        }
     if stem == "advert_first998":
         views = {name: rng.randint(0, 2, (10, 2)).astype(np.uint8) for name in find(stem).views}
         heads = ["h", "w", "r", "l", *(f"{name}*{k}" for name in views for k in range(2))]
         kept_apart = np.full((10, 4), np.nan)
-        return views | {"geometry": kept_apart, "y": np.arange(10) % 2, "feature_names": np.array(heads)}
+        return views | {
+            "geometry": kept_apart,
+            "y": np.arange(10) % 2,
+            "feature_names": np.array(heads),
+        }
     if stem == "human_tis":
-        return {"sequences": np.array([b"ACATGA", b"TTATGC"]), "y": np.array([-1, 1], dtype=np.int8)}
+        return {
+            "sequences": np.array([b"ACATGA", b"TTATGC"]),
+            "y": np.array([-1, 1], dtype=np.int8),
+        }
     if stem == "concrete":
-        return {"X": rng.randn(12, 3), "y": rng.randn(12), "feature_names": np.array(["a", "b", "c"])}
+        return {
+            "X": rng.randn(12, 3),
+            "y": rng.randn(12),
+            "feature_names": np.array(["a", "b", "c"]),
+        }
     return {"X": rng.randint(0, 255, (40, 3)).astype(np.uint8), "y": y % 2 + 1}
 
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """A folder of synthetic files, known to the catalogue by their checksums; no network, no variable, no cache."""
+    """A folder of synthetic files, known to the catalogue by their checksums; no network, no
+    variable, no cache."""
     home = tmp_path / "data"
     home.mkdir()
     monkeypatch.delenv("KERNELMOSAIC_DATA", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr("sklearn.datasets.fetch_openml", refuse_network)
-    kept = ("multifeat", "pendigits", "pendigits_orig", "advert_first998", "human_tis", "concrete", "german_numeric")
+    kept = (
+        "multifeat",
+        "pendigits",
+        "pendigits_orig",
+        "advert_first998",
+        "human_tis",
+        "concrete",
+        "german_numeric",
+    )
     for stem in kept:
         np.savez_compressed(home / f"{stem}.npz", **synthetic(stem))
         found = hashlib.sha256((home / f"{stem}.npz").read_bytes()).hexdigest()
@@ -133,7 +162,8 @@ def test_the_page_about_the_sets_lists_the_catalogue():
     page = (TOP / "docs" / "datasets.md").read_text(encoding="utf-8")
     for e in catalogue():
         assert (
-            f"| {e.title} | `{e.stem}` | {e.n_samples} | {e.inputs} | {e.task} | {e.source} | {e.how_to_get} |" in page
+            f"| {e.title} | `{e.stem}` | {e.n_samples} | {e.inputs} | {e.task} | {e.source} |"
+            f" {e.how_to_get} |" in page
         )
     for title in unavailable():
         assert title in page
@@ -153,7 +183,12 @@ def test_a_file_of_the_folder(folder, monkeypatch, by):
     assert_array_equal(found.target, expected["y"])
     assert_array_equal(found.classes, [1, 2])
     assert found.target_names == ["good", "bad"]
-    assert (found.name, found.title, found.task, found.origin) == ("german_numeric", "GERMANNUMERIC", "binary", "file")
+    assert (found.name, found.title, found.task, found.origin) == (
+        "german_numeric",
+        "GERMANNUMERIC",
+        "binary",
+        "file",
+    )
     assert found.feature_names == []
     assert found.views == found.columns == {}
     assert found.train is found.test is found.sequences is None
@@ -226,7 +261,9 @@ def test_digits_as_two_classes(folder, stem):
 def test_a_task_that_does_not_fit(folder):
     with pytest.raises(ValueError, match=r"task='eo': give 'EO', 'SL' or None"):
         load("multifeat", folder, task="eo")
-    with pytest.raises(ValueError, match=r"task='EO': give None, since CONCRETE is not a set of digits"):
+    with pytest.raises(
+        ValueError, match=r"task='EO': give None, since CONCRETE is not a set of digits"
+    ):
         load("concrete", folder, task="EO")
 
 

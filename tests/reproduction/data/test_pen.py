@@ -1,4 +1,5 @@
-"""Drawn traces against a loop over all pixels and all fitted of the path, and against shapes known beforehand."""
+"""Drawn traces against a loop over all pixels and all fitted of the path, and against shapes known
+beforehand."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ def by_hand(trace, stroke, size, pen):
     low, high = trace.min(axis=0), trace.max(axis=0)
     extent = max(high - low)
     scale = (1 - pen) * side / extent if extent > 0 else 0.0
-    # Complex numbers for points: a product of one by the conjugate of another has their inner product as its real part.
+    # Complex numbers for points: a product of one by the conjugate of another has their inner
+    # product as its real part.
     placed = [complex(x, y) for x, y in side / 2 + scale * (trace - (low + high) / 2) * [1, -1]]
     lines = zip(placed[:-1], placed[1:], stroke[:-1], stroke[1:], strict=True)
     segments = [(a, b - a) for a, b, of_a, of_b in lines if of_a == of_b and a != b]
@@ -95,7 +97,9 @@ def test_the_pen_is_lifted_between_strokes_and_examples():
 def test_coarse_images_are_means_of_fine_ones():
     points = np.random.RandomState(2).randint(0, 100, (30, 2))
     fine = render_pen(points, [0, 30], np.zeros(30), 16).reshape(4, 4, 4, 4)
-    assert_allclose(fine.mean(axis=(1, 3)).ravel(), render_pen(points, [0, 30], np.zeros(30), 4)[0], atol=1e-12)
+    assert_allclose(
+        fine.mean(axis=(1, 3)).ravel(), render_pen(points, [0, 30], np.zeros(30), 4)[0], atol=1e-12
+    )
 
 
 @pytest.mark.parametrize(

@@ -90,6 +90,10 @@ def test_bitmaps_tell_digits_apart():
         X = digits.views[view]
         # The nearest of 1500 drawings names most of 300 by other writers.
         other = X[digits.test[:300]]
-        distances = (other**2).sum(axis=1)[:, None] - 2 * other @ X[few].T + (X[few] ** 2).sum(axis=1)
-        share = np.mean(digits.target[few][distances.argmin(axis=1)] == digits.target[digits.test[:300]])
+        distances = (
+            (other**2).sum(axis=1)[:, None] - 2 * other @ X[few].T + (X[few] ** 2).sum(axis=1)
+        )
+        share = np.mean(
+            digits.target[few][distances.argmin(axis=1)] == digits.target[digits.test[:300]]
+        )
         assert share > 0.8

@@ -1,4 +1,5 @@
-"""Sets that no folder has: scikit-learn's own, stand-ins for what servers answer, and the cache between."""
+"""Sets that no folder has: scikit-learn's own, stand-ins for what servers answer, and the cache
+between."""
 
 from __future__ import annotations
 
@@ -37,7 +38,12 @@ class Server:
 
 def answer(data, target, categories=None):
     heads = [f"V{j}" for j in range(data.shape[1])]
-    return Bunch(data=data, target=np.asarray(target, dtype=object), feature_names=heads, categories=categories or {})
+    return Bunch(
+        data=data,
+        target=np.asarray(target, dtype=object),
+        feature_names=heads,
+        categories=categories or {},
+    )
 
 
 @pytest.fixture
@@ -46,7 +52,9 @@ def server(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     server = Server()
     monkeypatch.setattr("sklearn.datasets.fetch_openml", server)
-    monkeypatch.setattr("sklearn.datasets.fetch_olivetti_faces", lambda data_home: server.fetch_faces(data_home))
+    monkeypatch.setattr(
+        "sklearn.datasets.fetch_olivetti_faces", lambda data_home: server.fetch_faces(data_home)
+    )
     return server
 
 
@@ -130,7 +138,10 @@ def test_other_rows_are_refused_and_not_kept(server, know, damage):
         rows = np.arange(11) if damage == "row lost" else np.r_[np.arange(11), 0]
         X, y = X[rows], y[rows]
     server.answers[1460] = as_served({"X": X, "y": y})
-    with pytest.raises(ValueError, match=r"BANANA as given by OpenML 1460 does not have the rows .* expected .* found"):
+    with pytest.raises(
+        ValueError,
+        match=r"BANANA as given by OpenML 1460 does not have the rows .* expected .* found",
+    ):
         load("banana")
     assert not cache_folder().exists()
 
@@ -194,12 +205,20 @@ def test_a_cache_that_cannot_be_written_is_done_without(server, know, tmp_path, 
         assert_array_equal(load("banana").data, arrays["X"])
 
 
-@pytest.mark.parametrize("failure", [URLError("no route to host"), IncompleteRead(b"", 9)], ids=["down", "broken off"])
+@pytest.mark.parametrize(
+    "failure", [URLError("no route to host"), IncompleteRead(b"", 9)], ids=["down", "broken off"]
+)
 def test_without_a_network_it_says_where_to_look(server, failure):
     server.failure = failure
     with pytest.raises(FileNotFoundError) as caught:
         load("ionosphere")
-    for word in ("ionosphere.npz", "data_home", "KERNELMOSAIC_DATA", "UCI Ionosphere", str(failure)):
+    for word in (
+        "ionosphere.npz",
+        "data_home",
+        "KERNELMOSAIC_DATA",
+        "UCI Ionosphere",
+        str(failure),
+    ):
         assert word in str(caught.value)
     assert len(server.asked) == 1
     with pytest.raises(FileNotFoundError, match="download=False"):
@@ -253,7 +272,9 @@ def test_views_of_several_numbers(server, know):
         server.answers[number] = answer(view.astype(float), [str(k + 1) for k in y])
     # One of them comes as categories: positions in a list of texts.
     levels = ["6", "5", "4", "3", "2", "1", "0"]
-    server.answers[20] = answer(6.0 - views["pix"], server.answers[12].target, {"V0": levels, "V1": levels})
+    server.answers[20] = answer(
+        6.0 - views["pix"], server.answers[12].target, {"V0": levels, "V1": levels}
+    )
     found = load("multifeat", task="SL")
     for name, view in views.items():
         assert_array_equal(found.views[name], view)

@@ -31,14 +31,21 @@ def test_amplitudes_are_those_of_a_transform_by_loops():
         if down == across == 0:
             continue
         part = sum(
-            image[i, j] * np.exp(-2j * np.pi * (u * i / height + v * j / width)) for i, j in np.ndindex(height, width)
+            image[i, j] * np.exp(-2j * np.pi * (u * i / height + v * j / width))
+            for i, j in np.ndindex(height, width)
         )
         turn = np.arctan2(-down, across) - np.pi / 2
         turn -= 2 * np.pi * np.round(turn / (2 * np.pi))
         ring = np.exp(-(np.log(np.hypot(down, across) * 4.0) ** 2) / (2 * np.log(0.6) ** 2))
         wedge = np.exp(-(turn**2) / (2 * (np.pi / 2 / 1.2) ** 2))
         for i, j in np.ndindex(height, width):
-            out[i, j] += part * ring * wedge * np.exp(2j * np.pi * (u * i / height + v * j / width)) / (height * width)
+            out[i, j] += (
+                part
+                * ring
+                * wedge
+                * np.exp(2j * np.pi * (u * i / height + v * j / width))
+                / (height * width)
+            )
     views = log_gabor(image[np.newaxis], 2, 2, wavelength=2.0, bandwidth=0.6, overlap=1.2)
     assert list(views) == ["2 px 0°", "2 px 90°", "4 px 0°", "4 px 90°"]
     assert_allclose(views["4 px 90°"], np.abs(out).reshape(1, -1), atol=1e-12)
@@ -47,18 +54,29 @@ def test_amplitudes_are_those_of_a_transform_by_loops():
 def test_views_of_a_fit():
     rng, place = np.random.RandomState(0), np.arange(12)
     y = np.repeat([0, 1], 20)
-    stripes = [np.cos(2 * np.pi * (place if one else place[:, np.newaxis]) / 6 + 6 * rng.rand()) for one in y]
-    images = np.array([s + np.zeros((12, 12)) for s in stripes]) + 2 * rng.standard_normal((40, 12, 12))
+    stripes = [
+        np.cos(2 * np.pi * (place if one else place[:, np.newaxis]) / 6 + 6 * rng.rand())
+        for one in y
+    ]
+    images = np.array([s + np.zeros((12, 12)) for s in stripes]) + 2 * rng.standard_normal(
+        (40, 12, 12)
+    )
     views = log_gabor(images, n_scales=2, n_orientations=2)
     model = MKLClassifier().fit(views, y)
     assert set(model.view_weights_) == set(views)
-    assert model.view_weights_["3 px 0°"] < model.view_weights_["6 px 0°"] + model.view_weights_["6 px 90°"]
+    assert (
+        model.view_weights_["3 px 0°"]
+        < model.view_weights_["6 px 0°"] + model.view_weights_["6 px 90°"]
+    )
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"images": np.ones((4, 4))}, r"images have the shape \(4, 4\): give finite numbers of shape"),
+        (
+            {"images": np.ones((4, 4))},
+            r"images have the shape \(4, 4\): give finite numbers of shape",
+        ),
         ({"images": np.full((1, 4, 4), np.nan)}, "give finite numbers"),
         ({"bandwidth": 1.0}, r"bandwidth=1\.0.*: all must be positive, and bandwidth below one"),
         ({"n_scales": 0}, "n_scales=0"),
