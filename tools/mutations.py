@@ -474,10 +474,10 @@ MUTATIONS = (
         "scaling-sees-held-out-rows",
         "columns of a fold scaled by all samples, those held out included",
         "engine/search.py",
-        "            yield paths, steps, self.given, train, held, self.options.scale, starts\n",
-        "            given = replace(self.given,"
-        " X=self.given.standardizer(self.model.read_kernels())(self.given.X))\n            yield"
-        " paths, steps, given, train, held, False, starts\n",
+        "            yield paths, steps, problem.samples, train, held, problem.scale, starts\n",
+        "            samples = replace(problem.samples,"
+        " X=problem.samples.standardizer(problem.model.read_kernels())(problem.samples.X))\n"
+        "            yield paths, steps, samples, train, held, False, starts\n",
         "estimators/test_cv.py",
     ),
     # Kernels --------------------------------------------------------------------------------------
@@ -519,9 +519,9 @@ MUTATIONS = (
     _m(
         "start-of-another-fold",
         "start taken from a fold that has other classes",
-        "engine/search.py",
-        "same = like is not None and np.array_equal(np.asarray(like[0][0].classes), classes)",
-        "same = like is not None",
+        "engine/paths.py",
+        "if like is not None and not np.array_equal(np.asarray(like[0][0].classes), classes):",
+        "if False:",
         "estimators/test_rare_classes.py",
         "estimators/test_cv.py",
     ),
@@ -811,9 +811,11 @@ MUTATIONS = (
     _m(
         "calibrated-on-training-samples",
         "probabilities learned from samples that the fits have seen",
-        "engine/search.py",
-        "inside, own = crossed.samples.take(train), [one.take(train) for one in starts]",
-        "inside, own = crossed.samples.take(np.union1d(train, held)), None",
+        "engine/cross_calibration.py",
+        "inside = crossed.samples.take(train)\n            starts = [start.take(train) for start"
+        " in all_starts]\n            recipes",
+        "inside = crossed.samples.take(np.union1d(train, held))\n            starts = None\n"
+        "            recipes",
         "estimators/test_calibration.py",
     ),
     # Cross-validation -----------------------------------------------------------------------------
@@ -821,8 +823,8 @@ MUTATIONS = (
         "folds-overlap",
         "folds trained on the samples they hold out",
         "engine/search.py",
-        "    inside, outside = given.take(train), _safe_indexing(given.X, held)\n",
-        "    inside, outside = given.take(np.union1d(train, held)), _safe_indexing(given.X,"
+        "    inside, outside = samples.take(train), _safe_indexing(samples.X, held)\n",
+        "    inside, outside = samples.take(np.union1d(train, held)), _safe_indexing(samples.X,"
         " held)\n",
         "estimators/test_cv.py",
     ),
@@ -839,8 +841,8 @@ MUTATIONS = (
         "norms tried at the best value of equal weights, whatever the scale of their combined"
         " kernel",
         "engine/search.py",
-        "middle = self._nearest(self.values[best] / self._scale_of(norm))",
-        "middle = self._nearest(self.values[best])",
+        "middle = self._nearest(self.problem.Cs[best] / self._scale_of(norm))",
+        "middle = self._nearest(self.problem.Cs[best])",
         "estimators/test_path_work.py",
     ),
     _m(
@@ -854,15 +856,15 @@ MUTATIONS = (
     _m(
         "steps-of-a-fold-fitted-again",
         "models of folds with steps of a pipeline that are fitted once more",
-        "engine/search.py",
-        "known=path[i].fit, prepared=path[i].prepared))",
-        "known=path[i].fit, prepared=None))",
+        "engine/choice.py",
+        "self._read(inside, quiet, prepared=held_out.prepared)",
+        "self._read(inside, quiet, prepared=None)",
         "estimators/test_cv.py",
     ),
     _m(
         "worst-score-chosen",
         "choice of the lowest score",
-        "engine/search.py",
+        "engine/choice.py",
         "tied = means >= np.nanmax(means) - margin",
         "tied = means <= np.nanmin(means) + margin",
         "estimators/test_plateaus.py",
@@ -910,7 +912,7 @@ MUTATIONS = (
     _m(
         "learned-weights-by-chance",
         "learned weights chosen where they win by less than the noise of the folds",
-        "engine/search.py",
+        "engine/choice.py",
         "return float(differences.mean()) > max(error, margin)",
         "return float(differences.mean()) > margin",
         "estimators/test_plateaus.py",
@@ -918,7 +920,7 @@ MUTATIONS = (
     _m(
         "folds-not-paired",
         "noise of learned weights measured by scores rather than by what they gain in every fold",
-        "engine/search.py",
+        "engine/choice.py",
         "differences.std(ddof=1)",
         "learned[norm, :, value].std(ddof=1)",
         "estimators/test_plateaus.py",
@@ -926,7 +928,7 @@ MUTATIONS = (
     _m(
         "roughest-of-a-plateau",
         "the largest C of those whose scores tie",
-        "engine/search.py",
+        "engine/choice.py",
         "values[-1 if descending else 0]",
         "values[0 if descending else -1]",
         "estimators/test_plateaus.py",
@@ -943,8 +945,8 @@ MUTATIONS = (
         "scores-of-a-fold-calibrated-by-it",
         "scores of a fold from probabilities that the fold itself has calibrated",
         "engine/search.py",
-        "rest = [f for f in range(len(self.folds)) if f != without]",
-        "rest = [f for f in range(len(self.folds))]",
+        "folds = [f for f in range(len(self.folds)) if f != without]",
+        "folds = [f for f in range(len(self.folds))]",
         "estimators/test_cv.py",
         "estimators/test_calibration.py",
     ),

@@ -10,12 +10,12 @@ from tests.calls import recorded
 
 from kernelmosaic import DiscriminantMKLClassifier, MKLClassifier, MKLClassifierCV
 from kernelmosaic.engine.fit import Lead, certify, learn, training_set
+from kernelmosaic.engine.paths import follow_paths
 from kernelmosaic.engine.search import (
     FoldSearch,
     PathOptions,
     Progress,
     Stretch,
-    follow_paths,
     read_samples,
     search_paths,
 )
@@ -323,12 +323,12 @@ def test_kernels_far_from_entering_are_left_to_the_certificate():
     inside = given.take(folds[1][0])
     recipes = [[in_single()(MANY, tol=1e-4, C=C).recipe(inside) for C in Cs]]
     for slopes in (lambda lead: lead.slopes, lambda lead: [None]):
-        like = [[one.lead._replace(slopes=slopes(one.lead)) for one in found.found[0][0]]]
+        like = [[one.lead._replace(slopes=slopes(one.lead)) for one in found.held_out[0][0]]]
         with recorded(MachineProblem.add_slopes, lambda given: len(given["kernels"])) as products:
             follow_paths(recipes, inside, X, like=like)
         read.append(sum(products))
     assert read[0] < 0.8 * read[1]
-    for (train, held), path in zip(folds, found.found[0], strict=True):
+    for (train, held), path in zip(folds, found.held_out[0], strict=True):
         for C, one in zip(Cs, path, strict=True):
             gap = textbook_gap(
                 fitted(MKLClassifier(MANY, C=C), one.fit, given.take(train)), X[train], y[train]

@@ -40,13 +40,8 @@ from kernelmosaic.cli.requests import (
     TaskName,
 )
 from kernelmosaic.cli.training_table import TrainingTable, read_training_table
-from kernelmosaic.engine.search import (
-    PathOptions,
-    PathResult,
-    describe_choice,
-    read_samples,
-    search_paths,
-)
+from kernelmosaic.engine.choice import Choice, HeldOutScoring
+from kernelmosaic.engine.search import PathOptions, read_samples, search_paths
 from kernelmosaic.estimators.card import ModelCard
 from kernelmosaic.estimators.cv import DEFAULT_FOLDS, MKLClassifierCV
 from kernelmosaic.model_selection import ResponseSurfaceSearchCV
@@ -60,58 +55,43 @@ Advance = Callable[[str, int], None]
 
 @dataclass(frozen=True)
 class PathChoice:
-    """What cross-validation found along the values of C, and which C and norm it chose.
+    """The C and the norm that cross-validation has chosen, with scores of the task.
 
     Parameters
     ----------
-    found : PathResult
-    m, i : int
-        The numbers of the norm and of the C that were chosen.
+    choice : Choice
+        The choice, and the scores by which it was made.
     scores : ndarray of shape (folds, Cs)
         The scores of the task, of the chosen norm; NaN where nothing was tried.
-    norms : dict of ndarray of shape (folds, Cs)
-        By norm, the scores that the choice was made by.
-    learned : dict of ndarray
-        The weights that every norm learned, where equal weights were chosen.
-    summary : str
-        The scores of the chosen norm and of the others; empty if one was tried.
     """
 
-    found: PathResult
-    m: int
-    i: int
+    choice: Choice
     scores: Array
-    norms: dict[Any, Array]
-    learned: dict[Any, Array]
-    summary: str
+
+    @property
+    def Cs(self) -> Array:
+        """The values of C that were tried."""
+        return self.choice.fits.Cs
 
     @property
     def norm(self) -> Any:
         """The norm of the weights that was chosen."""
-        return self.found.norms[self.m]
+        return self.choice.norm
 
-    def predictions(self, i: int) -> AnyArray:
-        """Return the prediction of every row, at one C, while it was held out."""
-        return self._in_order([path[i].predicted for path in self.found.found[self.m]])
+    @property
+    def norms(self) -> dict[Any, Array]:
+        """The scores by which the choice was made, of shape (folds, Cs), by norm."""
+        return self.choice.scores_by_norm
 
-    def probabilities(self) -> AnyArray:
-        """Return the probabilities of every row while it was held out; every part has all
-        classes."""
-        found, classes = self.found, np.asarray(self.found.classes)
-        parts = [path[self.i] for path in found.found[self.m]]
-        calibrations = [
-            found.calibration(self.m, self.i, "sigmoid", without=f) for f in range(len(parts))
-        ]
-        each = zip(calibrations, parts, strict=True)
-        return self._in_order(
-            [calibration.probabilities(one.aligned(classes)) for calibration, one in each]
-        )
+    @cached_property
+    def learned(self) -> dict[Any, Array]:
+        """The weights that every norm has learned, where equal weights were chosen."""
+        return self.choice.weights_by_norm() if self.norm == "uniform" else {}
 
-    def _in_order(self, parts: list[AnyArray]) -> AnyArray:
-        """Return what belongs to the rows of every part in the order of the table."""
-        return np.concatenate(parts)[
-            np.argsort(np.concatenate([held for _, held in self.found.folds]))
-        ]
+    @property
+    def summary(self) -> str:
+        """The scores of the chosen norm and of the others; empty if one was tried."""
+        return self.choice.described() if len(self.norms) > 1 else ""
 
 
 @dataclass(frozen=True)
@@ -217,7 +197,7 @@ class Trained:
         """Say how C, or the parameter in its place, was chosen."""
         request, Cs = (
             self.training.request,
-            np.empty(0) if self.path is None else self.path.found.Cs,
+            np.empty(0) if self.path is None else self.path.Cs,
         )
         if request.method == "ridge" and request.C is None:
             is_evidence = self.model.chosen_criterion_ == "evidence"
@@ -401,7 +381,8 @@ def train(training: TrainingTable, pipeline: Pipeline, splitter: Any, advance: A
     strata = _strata(request, y)
     folds = list(splitter.split(strata, strata))
     path = _follow_paths(training, pipeline, folds, advance)
-    C, search = float(path.found.Cs[path.i]), None
+    choice, search = path.choice, None
+    C = choice.C
     if request.method == "rmkl":
         advance("searching penalties", len(folds))
         chosen = clone(pipeline).set_params(**{f"model__{methods.parameter_of(request)}": C})
@@ -414,14 +395,12 @@ def train(training: TrainingTable, pipeline: Pipeline, splitter: Any, advance: A
         # Of survival it is the survival functions that rows held out calibrate.
         has_shares = task in ("classification", "multi-label", "survival")
         calibrates = has_shares and (request.proba or request.method != "bilinear")
-        chosen, said = _with_warnings(
-            lambda: path.found.fit(path.m, path.i, "sigmoid" if calibrates else None)
-        )
+        chosen, said = _with_warnings(lambda: choice.refit("sigmoid" if calibrates else None))
     held = HeldOut(
         "cross-validated",
-        path.scores[:, path.i],
-        path.predictions(path.i),
-        path.probabilities() if task == "classification" else None,
+        path.scores[:, choice.value_number],
+        choice.predictions_held_out(),
+        choice.probabilities_held_out("sigmoid") if task == "classification" else None,
         float(np.mean([methods.baseline_of(task, y[a], y[b], request.nu) for a, b in folds])),
     )
     return Trained(training, chosen, C, perf_counter() - start, said, held, path, search)
@@ -463,29 +442,27 @@ def _follow_paths(
     def score(model: Estimator, X: Any, y: Any = None) -> float:
         return methods.score_of(task, y, model.predict(X))
 
-    def scores_of(found: PathResult) -> Array:
-        return found.scores(likelihood if request.loss == "cox" else score, {})
-
+    score_of_task = HeldOutScoring(score, {}, rule=rule)
+    scoring = score_of_task
+    if request.loss == "cox":
+        scoring = HeldOutScoring(likelihood, {}, rule=rule)
     options = PathOptions(
         scale=False,  # columns are prepared by the pipeline
         n_jobs=request.jobs or 1,
         show=lambda text, done: advance("cross-validation", done),
         near=like.near if free else None,
-        scores=scores_of,
-        rule=rule,
+        best_value=scoring.best_value,
     )
     # Threads: the compiled loops let others run, and nothing has to be copied or started.
     # What stopped early is counted.
     with parallel_config(backend="threading"), warnings.catch_warnings(action="ignore"):
-        given = read_samples(pipeline, table, None if task == "one-class" else y)
-        found = search_paths(pipeline, given, folds, Cs, norms, options)
-    scores = scores_of(found)
-    m, i = found.best(scores, rule)
-    by_norm, norm = dict(zip(found.norms, scores, strict=True)), found.norms[m]
-    learned = found.learned(scores, rule) if norm == "uniform" else {}
-    summary = describe_choice(by_norm, norm, i, rule) if len(by_norm) > 1 else ""
-    own = found.scores(score, {})[m] if request.loss == "cox" else scores[m]
-    return PathChoice(found, m, i, own, by_norm, learned, summary)
+        samples = read_samples(pipeline, table, None if task == "one-class" else y)
+        fits = search_paths(pipeline, samples, folds, Cs, norms, options)
+    choice = scoring.choose(fits)
+    scores = choice.scores_of_norm
+    if scoring is not score_of_task:
+        scores = score_of_task.scores(fits)[choice.norm_number]
+    return PathChoice(choice, scores)
 
 
 def train_without(trained: Trained, view: str) -> tuple[Trained, Mask]:
@@ -575,7 +552,7 @@ def cautions(trained: Trained) -> list[str]:
     """Return what the user should not overlook, a line each."""
     found, noted, path = [], trained.noted, trained.path
     task, score, name = noted["task"], noted["score"], noted["price"]["name"]
-    Cs = [] if path is None else path.found.Cs.tolist()
+    Cs = [] if path is None else path.Cs.tolist()
     if len(Cs) > 2 and trained.C in (Cs[0], Cs[-1]):
         found.append(
             f"the best {name}, {trained.C:g}, is at the edge of those tried ({min(Cs):g} to"
@@ -593,7 +570,9 @@ def cautions(trained: Trained) -> list[str]:
             " shuffles them."
         )
     if path is not None:
-        tried, met = ~np.isnan(path.scores), path.found.gaps(path.m) <= path.found.model.tol
+        fits = path.choice.fits
+        met = fits.gaps(path.choice.norm_number) <= fits.problem.model.tol
+        tried = ~np.isnan(path.scores)
         if np.any(tried & ~met):
             found.append(
                 f"{np.sum(tried & ~met)} of {tried.sum()} cross-validation fits stopped early."

@@ -305,7 +305,7 @@ class _FitReport:
         def draw() -> Any:
             # Hazards are chosen by their likelihood, which is another score.
             scores = {path.norm: path.scores} if self.request.loss == "cox" else path.norms
-            drawn = plots.ValidationPathDisplay(path.found.Cs, scores, (path.norm, C), name).plot()
+            drawn = plots.ValidationPathDisplay(path.Cs, scores, (path.norm, C), name).plot()
             baseline = self.noted["score"]["baseline"]
             drawn.ax_.axhline(
                 baseline, linestyle="--", color="0.4", label="baseline without features"
@@ -313,7 +313,7 @@ class _FitReport:
             drawn.ax_.legend(edgecolor="none")  # on white: it may lie on the line
             return drawn
 
-        if len(path.found.Cs) > 1:
+        if len(path.Cs) > 1:
             self._draw(draw, f"Cross-validated {score} against {name}", f"The {score} by {name}.")
         factor, unit = (1, "") if self.task in ("regression", "survival") else (100, " %")
         rows = [
@@ -323,7 +323,7 @@ class _FitReport:
                 f"{factor * own.std():.3f}",
                 "yes" if value == C else "no",
             ]
-            for value, own in zip(path.found.Cs, path.scores.T, strict=True)
+            for value, own in zip(path.Cs, path.scores.T, strict=True)
             if not np.isnan(own.mean())
         ]
         head, more = [name, score, "standard deviation", "used"], ""

@@ -16,7 +16,9 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from kernelmosaic._checks import check_C, check_choice, check_count, check_positive, warn_caller
 from kernelmosaic._typing import AnyArray, Array, Indices, SampleWeight, TargetLike
+from kernelmosaic.engine.calibration import Calibration
 from kernelmosaic.engine.samples import FitInput
+from kernelmosaic.engine.scoring import HeldOutPredictor, Score
 from kernelmosaic.engine.training_set import TrainingSet
 from kernelmosaic.machines.base import (
     SVC,
@@ -30,9 +32,6 @@ from kernelmosaic.machines.base import (
     Quantile,
     SharedMachines,
 )
-
-Score = Callable[[Any, Any, Any], float]
-
 
 # What a search reads of a task --------------------------------------------------------------------
 
@@ -176,6 +175,39 @@ class Task(ABC):
         """Return the number of support vectors, of every class where there are classes."""
         return np.array([len(support)])
 
+    def calibrate(self, outputs: Array, rows: Indices, samples: FitInput, method: str) -> Any:
+        """Return what turns outputs into predictions of another kind; None of most tasks.
+
+        Of classes that are probabilities, of censored times survival functions.
+
+        Parameters
+        ----------
+        outputs : ndarray of shape (n_held,) or (n_held, outputs)
+            The outputs of samples while they were held out.
+        rows : ndarray of shape (n_held,)
+            Which of the samples these are.
+        samples : FitInput
+            All samples of a search.
+        method : str
+            One of `CALIBRATIONS`; read for classes only.
+        """
+        return None
+
+    def predictor(
+        self, held_out: HeldOutPredictor, calibration: Callable[[], Any]
+    ) -> HeldOutPredictor:
+        """Return the estimator that scorers receive, with all kinds of predictions of the task.
+
+        Parameters
+        ----------
+        held_out : HeldOutPredictor
+            Outputs and predictions of held-out samples.
+        calibration : callable
+            Returns what `calibrate` has made of other samples. It is called by those scorers only
+            that ask for such predictions.
+        """
+        return held_out
+
 
 def find_classes(y: AnyArray, weight: Array | None, name: str) -> AnyArray:
     """Return the classes of the samples that count, in order, or raise if y holds no classes or a
@@ -228,6 +260,33 @@ class ClassTask(Task):
 
     def count_support(self, y: TargetLike, support: Indices) -> Indices:
         return np.array([np.count_nonzero(y[support] == c) for c in self.classes])
+
+    def calibrate(
+        self, outputs: Array, rows: Indices, samples: FitInput, method: str
+    ) -> Calibration:
+        """Return the probabilities of classes, or labels, as a function of decision values.
+
+        Samples count as they do in a fit, so that a decision value of zero has the probability ½
+        whatever the weights of the classes. Samples whose class is none of `classes` do not count.
+        """
+        weight = np.ones(len(samples.y)) if samples.weight is None else samples.weight
+        if samples.y.ndim == 2:
+            return Calibration.fit(outputs, samples.y[rows], 2, weight[rows], method)
+        # A class whose samples all have weight zero is not among the classes.
+        counts = np.isin(samples.y, self.classes)
+        weight = weight.copy()
+        weight[counts] *= class_factors(
+            self.class_weight, samples.y[counts], weight[counts], self.classes
+        )
+        outputs = outputs[counts[rows]]
+        rows = rows[counts[rows]]
+        codes = Labels(self.classes).codes(samples.y[rows])
+        return Calibration.fit(outputs, codes, len(self.classes), weight[rows], method)
+
+    def predictor(
+        self, held_out: HeldOutPredictor, calibration: Callable[[], Any]
+    ) -> HeldOutPredictor:
+        return replace(held_out, probabilities=lambda outputs: calibration().probabilities(outputs))
 
 
 #: Machines that separate all classes in one problem, by the name `multi_class` gives them.

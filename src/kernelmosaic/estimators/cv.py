@@ -14,7 +14,6 @@ from sklearn.utils.validation import _num_samples
 
 from kernelmosaic._checks import check_choice, check_count, check_positive
 from kernelmosaic._typing import (
-    Array,
     Estimator,
     KernelsLike,
     MatrixLike,
@@ -25,22 +24,18 @@ from kernelmosaic._typing import (
 )
 from kernelmosaic.engine import conformal
 from kernelmosaic.engine.calibration import CALIBRATIONS
-from kernelmosaic.engine.fit import fit
+from kernelmosaic.engine.choice import RULES, Choice, HeldOutScoring
+from kernelmosaic.engine.paths import path_rule
 from kernelmosaic.engine.samples import FitInput, is_streamed
+from kernelmosaic.engine.scoring import check_one_score
 from kernelmosaic.engine.search import (
-    RULES,
     PathOptions,
-    PathResult,
     as_given,
-    check_one_score,
-    describe_choice,
-    path_rule,
     read_folds,
     search_paths,
     warn_of_gaps,
 )
 from kernelmosaic.engine.tasks import mean_deviation
-from kernelmosaic.engine.training_set import active_store
 from kernelmosaic.estimators.classifier import MKLClassifier
 from kernelmosaic.estimators.regressor import MKLRegressor
 from kernelmosaic.learning.problem import progress
@@ -111,69 +106,54 @@ class PathSearch(BaseEstimator):
         scorer = self._get_metadata_request() if self.scoring is None else self._scorer()
         return self._router(self, scorer).add_self_request(self)
 
-    def _search(
-        self, estimator: Estimator, given: FitInput, routed: Bunch
-    ) -> tuple[PathResult, int, int]:
-        """Follow the paths of all folds; return what was found, and the numbers of the norm and the
-        C chosen."""
-        rule, scorer, choice = (
-            path_rule(estimator),
-            self._scorer(),
-            check_choice("rule", self.rule, RULES),
-        )
-        strata = given.y if rule.strata is None else rule.strata(given.y)
+    def _choose(self, estimator: Estimator, samples: FitInput, routed: Bunch) -> Choice:
+        """Return the norm and the C chosen by cross-validation, and set the scores' attributes."""
+        path = path_rule(estimator)
+        scorer = self._scorer()
+        rule = check_choice("rule", self.rule, RULES)
+        scoring = HeldOutScoring(scorer, routed.scorer.score, self.scoring, rule, self.calibration)
+        strata = samples.y if path.strata is None else path.strata(samples.y)
         splits = self._splitter(estimator, strata).split(
-            as_given(given), strata, **routed.splitter.split
+            as_given(samples), strata, **routed.splitter.split
         )
-        folds = read_folds(splits, _num_samples(given.X))
-
-        def eligible_scores(found: PathResult) -> Array:
-            scores = found.scores(scorer, routed.scorer.score, self.calibration)
-            return _without_blind_models(scores, found, scorer)
-
+        folds = read_folds(splits, _num_samples(samples.X))
         with progress(type(self).__name__, len(folds), bool(self.verbose)) as show:
             norms = self._norms()
             near = None if self.near is None else check_count("near", self.near)
-            near = near if "uniform" in norms else None
-            options = PathOptions(
-                bool(self.scale), self.n_jobs, show, near, eligible_scores, choice
-            )
-            found = search_paths(estimator, given, folds, self.Cs, norms, options)
-        remedy = "raise max_iter, accept a larger tol, or try smaller Cs"
+            if "uniform" not in norms:
+                near = None
+            options = PathOptions(bool(self.scale), self.n_jobs, show, near, scoring.best_value)
+            fits = search_paths(estimator, samples, folds, self.Cs, norms, options)
         self.n_unconverged_ = warn_of_gaps(
-            type(self).__name__, found.all_gaps(), found.model.tol, remedy
+            type(self).__name__,
+            fits.all_gaps(),
+            fits.problem.model.tol,
+            "raise max_iter, accept a larger tol, or try smaller Cs",
         )
-        scores = found.scores(scorer, routed.scorer.score, self.calibration)
-        self._require_scores(scores)
-        eligible = _without_blind_models(scores, found, scorer)
-        m, i = found.best(eligible, choice)
-        self.parameter_, self.Cs_, self.C_ = rule.parameter, found.Cs, float(found.Cs[i])
-        self.scores_, self.best_score_ = scores[m], float(scores[m, :, i].mean())
+        choice = scoring.choose(fits)
+        self._keep_choice(choice)
+        return choice
+
+    def _keep_choice(self, choice: Choice) -> None:
+        """Set the attributes of a choice: C, norm, scores and weights."""
+        fits = choice.fits
+        self.parameter_ = fits.problem.rule.parameter
+        self.Cs_ = fits.Cs
+        self.C_ = choice.C
+        self.scores_ = choice.scores_of_norm
+        self.best_score_ = float(choice.scores_of_norm[:, choice.value_number].mean())
         if self.norms is not None:
-            self.norm_ = found.norms[m]
-            self.scores_by_norm_ = dict(zip(found.norms, scores, strict=True))
-            self.weights_by_norm_ = found.learned(scores, choice)
+            self.norm_ = choice.norm
+            self.scores_by_norm_ = choice.scores_by_norm
+            self.weights_by_norm_ = choice.weights_by_norm()
             self.weights_path_by_norm_ = {
-                norm: found.mean_weights(k) for k, norm in enumerate(found.norms)
+                norm: fits.mean_weights(m) for m, norm in enumerate(fits.norms)
             }
             if self.verbose:
-                said = describe_choice(self.scores_by_norm_, self.norm_, i, choice)
-                print(f"{type(self).__name__}: {said}.", flush=True)
-        self.weights_paths_, self.duality_gaps_ = found.weights(m), found.gaps(m)
-        self.weights_path_ = found.mean_weights(m)
-        return found, m, i
-
-    def _require_scores(self, scores: Array) -> None:
-        """Raise unless some value of C has a score in every fold."""
-        if not np.all(np.isnan(scores.mean(axis=1))):
-            return
-        lost = [str(k + 1) for k in np.flatnonzero(np.isnan(scores).all(axis=(0, 2)))]
-        where = f"fold {', '.join(lost)}" if lost else "some fold for every C"
-        raise ValueError(
-            f"scoring={self.scoring!r} is undefined in {where} (of {scores.shape[1]}), whose"
-            " held-out samples may lack a class or an event, or be a single one: use fewer folds"
-            " (cv), stratified folds, or another scoring."
-        )
+                print(f"{type(self).__name__}: {choice.described()}.", flush=True)
+        self.weights_paths_ = fits.weights(choice.norm_number)
+        self.duality_gaps_ = fits.gaps(choice.norm_number)
+        self.weights_path_ = fits.mean_weights(choice.norm_number)
 
     def _unseen(self) -> conformal.Conformal:
         """Return the machines of the folds, or raise if none holds out what intervals or sets are
@@ -237,20 +217,6 @@ class PathSearch(BaseEstimator):
         return router.add(scorer=scorer, method_mapping=to["score"])
 
 
-def _without_blind_models(scores: Array, found: PathResult, scorer: Any) -> Array:
-    """Return the scores of the models that may be chosen, NaN of the others.
-
-    Scores of ranks and of probabilities do not penalise a model that never predicts a rare class.
-    By such scores, none is chosen whose predictions name fewer classes than those of another.
-    """
-    tried = ~np.isnan(scores.mean(axis=1))
-    if getattr(scorer, "_response_method", "predict") == "predict" or not tried.any():
-        return scores
-    unnamed = found.unnamed()
-    blind = unnamed > unnamed[tried].min()
-    return np.where(blind[:, np.newaxis], np.nan, scores)
-
-
 def fit_choice(
     self: Any, X: MatrixLike, y: TargetLike, sample_weight: SampleWeight = None, **params: Any
 ) -> Any:
@@ -275,16 +241,12 @@ def fit_choice(
     """
     self._is_refitted = False
     check_row_names(X, groups=params.get("groups"))
-    given = self.validated(in_memory(X), y, sample_weight)
-    routed = self._routed(given.weight, params)
-    found, m, i = self._search(self._plain(given), given, routed)
+    samples = self.validated(in_memory(X), y, sample_weight)
+    routed = self._routed(samples.weight, params)
+    choice = self._choose(self._plain(samples), samples, routed)
     if self.refit:
-        scaled = self.scaled(given, self.scale)
-        recipe = found.chosen(m, i, verbose=self.verbose).recipe(scaled)
-        self.keep(fit(recipe, scaled, starts=found.starts(m, i), store=active_store()), scaled)
-        if self.calibration:
-            self._set_calibration(found.calibration(m, i, self.calibration))
-        self._conformal = found.conformal(m, i)
+        choice.refit_in(self, samples)
+        self._conformal = choice.conformal()
         self._is_refitted = True
     return self
 

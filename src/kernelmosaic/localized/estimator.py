@@ -113,6 +113,8 @@ class BaseLocalized(TransformerMixin, BaseMKL, auto_wrap_output_keys=None):  # t
     weights = None
     # The gate of a view that a sample lacks is zero.
     missing = GATED
+    # Gates read the samples themselves.
+    reads_samples = True
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -147,7 +149,7 @@ class BaseLocalized(TransformerMixin, BaseMKL, auto_wrap_output_keys=None):  # t
         columns, kernel, kinds = (
             self.gating_columns,
             self.gating_kernel,
-            set(super().kernel_traits("input_kind")),
+            {weighted.input_kind for weighted in self.weighted_kernels()},
         )
         return GateMethod(
             descent, columns, kernel, int(self.n_init), self.n_jobs, self.random_state, kinds
@@ -155,13 +157,10 @@ class BaseLocalized(TransformerMixin, BaseMKL, auto_wrap_output_keys=None):  # t
 
     # Samples in -----------------------------------------------------------------------------------
 
-    def kernel_traits(self, trait: str, entries: Any = None) -> list[Any]:
-        traits = super().kernel_traits(trait, entries)
-        return (
-            [*traits, getattr(self.gating_kernel, trait)]
-            if isinstance(self.gating_kernel, Kernel)
-            else traits
-        )
+    def further_kernels(self) -> dict[str, Kernel]:
+        if isinstance(self.gating_kernel, Kernel):
+            return {"gating_kernel": self.gating_kernel}
+        return {}
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

@@ -28,8 +28,9 @@ from kernelmosaic._typing import (
 from kernelmosaic.engine import conformal
 from kernelmosaic.engine.calibration import CALIBRATIONS
 from kernelmosaic.engine.conformal import Conformal
+from kernelmosaic.engine.paths import path_rule, predicts_targets
 from kernelmosaic.engine.pipelines import divide_pipeline
-from kernelmosaic.engine.search import path_rule, predicts_targets, read_samples
+from kernelmosaic.engine.search import read_samples
 from kernelmosaic.estimators.cv import PathSearch, in_memory
 from kernelmosaic.stacking import check_row_names
 
@@ -274,9 +275,10 @@ class PathSearchCV(Wrapper, PathSearch):
         if weight is not None and not has_fit_parameter(model, "sample_weight"):
             raise TypeError(f"sample_weight: {type(model).__name__}.fit takes none; give None.")
         given = read_samples(self.estimator, in_memory(X), y, weight)
-        found, m, i = self._search(self.estimator, given, routed)
+        choice = self._choose(self.estimator, given, routed)
         if self.refit:
-            self.best_estimator_, self._conformal = found.fit(m, i, method), found.conformal(m, i)
+            self.best_estimator_ = choice.refit(method)
+            self._conformal = choice.conformal()
         elif hasattr(self, "best_estimator_"):
             del self.best_estimator_
         return self

@@ -24,8 +24,10 @@ from sklearn.utils.validation import _check_method_params, _num_samples
 
 from kernelmosaic._checks import check_choice, check_count, check_positive
 from kernelmosaic._typing import Array, ArrayOrTensor, Estimator, MatrixLike, Settings, TargetLike
+from kernelmosaic.engine.choice import resolution
 from kernelmosaic.engine.pipelines import last_step
-from kernelmosaic.engine.search import check_one_score, read_folds, resolution
+from kernelmosaic.engine.scoring import check_one_score
+from kernelmosaic.engine.search import read_folds
 from kernelmosaic.engine.training_set import SharedKernels
 from kernelmosaic.estimators.inputs import read_targets
 from kernelmosaic.kernels.views import PerColumn, lay_specs, read_kernels, term_names
