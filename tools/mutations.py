@@ -804,8 +804,8 @@ MUTATIONS = (
         "platt-targets",
         "probabilities fitted to 0 and 1, not to Platt's targets",
         "engine/calibration.py",
-        "own = (counts + 1.0) / (counts + 2.0)",
-        "own = (counts + 1.0) / (counts + 1.0)",
+        "own_targets = (class_weights + 1.0) / (class_weights + 2.0)",
+        "own_targets = (class_weights + 1.0) / (class_weights + 1.0)",
         "estimators/test_calibration.py",
     ),
     _m(
@@ -1175,8 +1175,8 @@ MUTATIONS = (
         "interval-quantile",
         "intervals by the median of residuals",
         "engine/conformal.py",
-        "k = max(int(np.ceil(coverage * (n + 1) - 1e-9)), 1)",
-        "k = max(int(np.ceil(0.5 * (n + 1) - 1e-9)), 1)",
+        "k = max(int(np.ceil(coverage * (n + 1) - ROUNDING_OF_RANK)), 1)",
+        "k = max(int(np.ceil(0.5 * (n + 1) - ROUNDING_OF_RANK)), 1)",
         "ridge/test_estimator.py",
     ),
     _m(
