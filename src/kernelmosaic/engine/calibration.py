@@ -40,8 +40,9 @@ class Calibration:
 
     The least probability is that of a class without any of the n held-out samples, if one further
     sample of unknown class is counted for all classes alike: n samples cannot tell how rare a class
-    is that none of them shows, and outliers have decision values of any size. The decision value −`NEVER` gives its class probability zero;
-    a sample whose own class has it is left out of the fit.
+    is that none of them shows, and outliers have decision values of any size. The decision value
+    −`NEVER` gives its class probability zero; a sample whose own class has it is left out of the
+    fit.
 
     Attributes
     ----------

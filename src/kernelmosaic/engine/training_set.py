@@ -30,7 +30,7 @@ from kernelmosaic.engine.expansion import (
     PartialExpansion,
     PartialSums,
     SupportSums,
-    hide_rounding,
+    without_rounding,
 )
 from kernelmosaic.engine.samples import DistinctSamples, is_streamed, named_columns, warn_of_scales
 from kernelmosaic.gram.factory import make_feature_stack
@@ -466,10 +466,12 @@ class ExactSet(TrainingSet):
             [beta[:, np.newaxis, support] * gates[support].T for beta, gates in machines]
         )
         if self.missing is None or kernel_set is not None:
-            sums = self._sums(kernel_set or self.kernel_set, samples, hide_rounding(beta))
+            sums = self._sums(kernel_set or self.kernel_set, samples, without_rounding(beta))
         else:
             every = np.arange(beta.shape[1])
-            sums = PartialSums(self.kernel_set, samples, hide_rounding(beta), self.missing, every)
+            sums = PartialSums(
+                self.kernel_set, samples, without_rounding(beta), self.missing, every
+            )
         # All kernels are kept: samples are transformed by learned projections whether predictions
         # need them or not.
         return Expansion(
