@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import cycle
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
-from kernelmosaic._typing import Array, AxesOrNone, Estimator, Mask, MatrixLike, Settings
+from kernelmosaic._typing import (
+    Array,
+    AxesOrNone,
+    Estimator,
+    Mask,
+    MatrixLike,
+    Settings,
+    TargetLike,
+)
 from kernelmosaic.engine.pipelines import unwrap
 
 #: Okabe and Ito's colours, which colour-blind readers distinguish; yellow, invisible as a line on
@@ -183,3 +192,24 @@ def draw_zeros(ax: Any, x: Array, y: Array, values: Array, **style: Any) -> list
     return (
         [ax.contour(x, y, values, levels=[0.0], **style)] if values.min() < 0 < values.max() else []
     )
+
+
+def class_groups(
+    labels: Iterable[Any], y: TargetLike, fills: Iterable[str]
+) -> list[tuple[Any, Settings]]:
+    """Return the samples of every class and how they look; of no classes, all samples in white."""
+    looks = zip(labels, fills, cycle(MARKERS), strict=False)
+    groups = [
+        (y == one, {"facecolors": fill, "marker": mark, "label": f"class {one}"})
+        for one, fill, mark in looks
+    ]
+    return [group for group in groups if np.any(group[0])] or [
+        (slice(None), {"facecolors": "white"})
+    ]
+
+
+def shortened(names: list[str], most: int = 36) -> list[str]:
+    """Long names lose their middle, unless that is where they differ."""
+    half = most // 2
+    short = [name if len(name) <= most else f"{name[: half - 1]}…{name[-half:]}" for name in names]
+    return short if len(set(short)) == len(set(names)) else names

@@ -141,7 +141,7 @@ class KernelWeightsDisplay(Display):
         self.shown_ = order if sort else np.sort(order)
         self.bars_: Any = None
         self.image_: Any = None
-        labels = _shortened([self.names[m] for m in self.shown_])
+        labels = drawing.shortened([self.names[m] for m in self.shown_])
         ax = self._use_axes(ax, self._size(max(map(len, labels))))
         if self.weights.ndim == 1:
             self._draw_bars(ax, labels, style)
@@ -196,7 +196,7 @@ class KernelWeightsDisplay(Display):
         ]
         crowded = max(map(len, labels)) > 5
         turned = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"} if crowded else {}
-        ax.set_xticks(np.arange(len(labels)), _shortened(labels), fontsize=9, **turned)
+        ax.set_xticks(np.arange(len(labels)), drawing.shortened(labels), fontsize=9, **turned)
         ax.set_xlabel(self._rows_are)
         ax.tick_params(axis="x", length=0)
         if values.shape[1] <= 12:  # numbers in the cells of more columns would touch
@@ -302,100 +302,6 @@ class ColumnRelevanceDisplay(KernelWeightsDisplay):
         return shown.plot(ax=ax, sort=sort, max_kernels=max_kernels, **style)
 
 
-@dataclass
-class TargetSharesDisplay(Display):
-    """The shares of the kernels in every target: a heat map of kernels by targets.
-
-    Targets are ordered by the kernel of their largest share, and by this share. Make it by
-    :meth:`from_estimator`.
-
-    Parameters
-    ----------
-    shares : ndarray of shape (targets, P)
-        The shares.
-    names : list of str
-        Of the kernels.
-    share_name : str, default="share of all weights"
-        Label of the numbers.
-
-    Attributes
-    ----------
-    ax_, figure_
-        Where it was drawn.
-    image_ : AxesImage
-        The heat map, one row per kernel and one column per target.
-    order_ : ndarray of int
-        The targets from left to right.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from kernelmosaic import MKLRidgeCV, plots
-    >>> from kernelmosaic.kernels import Linear
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.normal(size=(60, 6))
-    >>> Y = X @ rng.normal(size=(6, 20)) + rng.normal(size=(60, 20))
-    >>> views = [("a", Linear(), [0, 1, 2]), ("b", Linear(), [3, 4, 5])]
-    >>> model = MKLRidgeCV(views, per_target=True).fit(X, Y)
-    >>> display = plots.TargetSharesDisplay.from_estimator(model)
-    >>> display.figure_.savefig("shares.png")
-    """
-
-    shares: Array
-    names: list[str]
-    share_name: str = "share of all weights"
-
-    @classmethod
-    def from_estimator(
-        cls,
-        estimator: Estimator,
-        X: Any = None,
-        y: Any = None,
-        *,
-        ax: AxesOrNone = None,
-        **style: Any,
-    ) -> Self:
-        """Draw the shares of a fitted estimator.
-
-        Parameters
-        ----------
-        estimator : MKLRidgeCV
-            Fitted with ``per_target=True``.
-        X, y : array-like, optional
-            Samples and their targets: the shares are then those of R², by `score_split`, in place
-            of those of the weights.
-        ax : matplotlib Axes, optional
-            Where to draw; a new figure by default.
-        **style
-            Passed to ``Axes.imshow``.
-
-        Returns
-        -------
-        TargetSharesDisplay
-        """
-        model = fitted_model(estimator, "alpha_", cls.__name__, "MKLRidgeCV")
-        if np.ndim(model.alpha_) != 1:
-            raise ValueError(
-                f"{cls.__name__}: all targets share their weights; fit MKLRidgeCV(per_target=True)."
-            )
-        if X is None:
-            return cls(model.weight_shares_, model.kernel_names_).plot(ax, **style)
-        return cls(model.score_split(X, y).T, model.kernel_names_, "share of R²").plot(ax, **style)
-
-    def plot(self, ax: AxesOrNone = None, **style: Any) -> Self:
-        """Draw, on the given axes or in a new figure; see :meth:`from_estimator`."""
-        labels = _shortened(self.names)
-        ax = self._use_axes(ax, (5.5 + 0.075 * max(map(len, labels)), 1.2 + 0.26 * len(labels)))
-        self.order_ = np.lexsort((-self.shares.max(axis=1), self.shares.argmax(axis=1)))
-        # A few targets that are far off would leave one colour for all others.
-        low, high = np.quantile(self.shares, [0.01, 0.99])
-        options = {"vmin": min(0.0, float(low)), "vmax": float(high)} | style
-        self.image_ = drawing.draw_map(self, self.shares[self.order_].T, self.share_name, **options)
-        drawing.name_rows(ax, labels)
-        ax.set_xlabel("target, by the kernel of its largest share")
-        return self
-
-
 def _number(value: float) -> str:
     """Two digits; zero as one letter, so that a kernel left out looks different from a small
     weight."""
@@ -403,13 +309,6 @@ def _number(value: float) -> str:
         return "0"
     text = f"{value:.2f}" if 0.005 <= abs(value) < 1000 else f"{value:.0e}"
     return text.replace("e-0", "e-").replace("e+0", "e")
-
-
-def _shortened(names: list[str], most: int = 36) -> list[str]:
-    """Long names lose their middle, unless that is where they differ."""
-    half = most // 2
-    short = [name if len(name) <= most else f"{name[: half - 1]}…{name[-half:]}" for name in names]
-    return short if len(set(short)) == len(set(names)) else names
 
 
 # Inspections --------------------------------------------------------------------------------------
@@ -648,7 +547,7 @@ class FeatureImportanceDisplay(InspectionDisplay):
         found = self.result
         shown = {view: found.largest(view, most) for view in found.views}
         names = {
-            view: [_shortened([found.feature_names[j]])[0] for j in own]
+            view: [drawing.shortened([found.feature_names[j]])[0] for j in own]
             for view, own in shown.items()
         }
         rows, longest = (
