@@ -15,6 +15,11 @@ from kernelmosaic.plots import drawing
 from kernelmosaic.plots.drawing import MARKERS, Display, class_groups, colour
 from kernelmosaic.stacking import check_row_names
 
+#: Samples whose gates are drawn as bars: more bars would be too thin to see; chosen by hand.
+_MOST_BARS = 150
+#: Different targets up to which bars are grouped and named by class; chosen by hand.
+_MOST_CLASSES = 20
+
 
 @dataclass
 class GatingDisplay(Display):
@@ -34,11 +39,11 @@ class GatingDisplay(Display):
     gates : ndarray of shape (n, P)
         Their gates.
     names : list of str
-        Of the kernels.
+        The names of the kernels.
     y : ndarray of shape (n,) or None
         Classes or targets.
     support : ndarray of bool, shape (n,), or None
-        Which samples are support vectors.
+        Mask of the support vectors.
     x_grid, y_grid : ndarray or None
         Grid of the plane.
     grid_gates : ndarray of shape (n_grid, n_grid, P) or None
@@ -94,113 +99,119 @@ class GatingDisplay(Display):
         y : array-like of shape (n,), optional
             Their classes.
         output : int, default=0
-            Whose gates, with more than two classes.
+            The output whose gates are drawn, with more than two classes.
         grid_resolution : int, default=300
             Points along each axis of the plane.
         ax : matplotlib Axes, optional
             Where to draw; a new figure by default.
         """
         check_row_names(X, y=y)
-        gates, points = _gates(estimator, X, output), np.asarray(X)
-        labels = None if y is None else np.asarray(y)
-        names, support = list(estimator.kernel_names_), drawing.support_mask(estimator, len(points))
-        display = cls(points, gates, names, labels, support)
-        if points.ndim == 2 and points.shape[1] == 2:
-            display.x_grid, display.y_grid, plane = drawing.plane_around(
-                points, 0.05, grid_resolution
-            )
-            grid = (grid_resolution, grid_resolution)
-            display.grid_gates = _gates(estimator, plane, output).reshape(*grid, -1)
-            if hasattr(estimator, "decision_function"):
-                display.grid_decision = _of_output(
-                    estimator.decision_function(plane), output, 1
-                ).reshape(grid)
+        gates = _gates(estimator, X, output)
+        points = np.asarray(X)
+        samples = {
+            "X": points,
+            "gates": gates,
+            "names": list(estimator.kernel_names_),
+            "y": None if y is None else np.asarray(y),
+            "support": drawing.support_mask(estimator, len(points)),
+        }
+        if points.ndim != 2 or points.shape[1] != 2:
+            return cls(**samples).plot(ax=ax)
+        x_grid, y_grid, plane = drawing.plane_around(points, 0.05, grid_resolution)
+        shape = (grid_resolution, grid_resolution)
+        grid_gates = _gates(estimator, plane, output).reshape(*shape, -1)
+        grid_decision = None
+        if hasattr(estimator, "decision_function"):
+            decision = estimator.decision_function(plane)
+            grid_decision = _of_output(decision, output, 1).reshape(shape)
+        display = cls(
+            **samples,
+            x_grid=x_grid,
+            y_grid=y_grid,
+            grid_gates=grid_gates,
+            grid_decision=grid_decision,
+        )
         return display.plot(ax=ax)
 
     def plot(self, ax: AxesOrNone = None) -> Self:
         """Draw, on the given axes or in a new figure."""
-        ax = self._use_axes(ax, (8.0, 3.2) if self.grid_gates is None else (6.4, 5.2))
+        is_plane = self.grid_gates is not None
+        ax = self._use_axes(ax, (6.4, 5.2) if is_plane else (8.0, 3.2))
         from matplotlib.patches import Patch
 
-        if self.grid_gates is None:
-            self._draw_bars(ax)
-        else:
+        if is_plane:
             self._draw_plane(ax)
+        else:
+            self._draw_bars(ax)
         handles = [Patch(color=colour(m)) for m in range(len(self.names))]
         style = {"ncols": min(len(self.names), 6), "frameon": False, "fontsize": 9}
         ax.figure.legend(handles, self.names, loc="outside upper center", **style)
         return self
 
     def _draw_plane(self, ax: AxesOrNone) -> None:
+        """Draw the plane in the colours of the kernels, with boundaries and samples."""
         extent = (self.x_grid[0], self.x_grid[-1], self.y_grid[0], self.y_grid[-1])
         ax.imshow(
-            self._mixed(),
+            self._mixed_colours(),
             origin="lower",
             extent=extent,
             aspect="auto",
             interpolation="bilinear",
             zorder=0,
         )
-        # Where another gate becomes the largest: pair by pair, since dashes drawn twice look like a
-        # line.
+        # Dashed lines where another gate becomes the largest. Every pair of kernels is drawn once:
+        # dashes that are drawn twice look like a solid line.
         largest = self.grid_gates.max(axis=2)
+        dashed = {"colors": "0.35", "linewidths": 1.0, "linestyles": "dashed"}
         for m, h in combinations(range(len(self.names)), 2):
             pair = self.grid_gates[:, :, [m, h]]
-            lead = np.ma.masked_array(pair[:, :, 0] - pair[:, :, 1], pair.max(axis=2) < largest)
-            drawing.draw_zeros(
-                ax,
-                self.x_grid,
-                self.y_grid,
-                lead,
-                colors="0.35",
-                linewidths=1.0,
-                linestyles="dashed",
-            )
+            is_below_another = pair.max(axis=2) < largest
+            difference = np.ma.masked_array(pair[:, :, 0] - pair[:, :, 1], is_below_another)
+            drawing.draw_zeros(ax, self.x_grid, self.y_grid, difference, **dashed)
         if self.grid_decision is not None:
-            drawing.draw_zeros(
-                ax, self.x_grid, self.y_grid, self.grid_decision, colors="black", linewidths=2.0
-            )
-        # Classes in white, black and grey on the colours of the kernels; of many values, all
-        # samples in white.
+            solid = {"colors": "black", "linewidths": 2.0}
+            drawing.draw_zeros(ax, self.x_grid, self.y_grid, self.grid_decision, **solid)
+        # Classes are white, black and grey, which differ from the colours of the kernels. With more
+        # values than markers, all samples are white.
         classes = np.unique([] if self.y is None else self.y)
+        if len(classes) > len(MARKERS):
+            classes = classes[:0]
         fills = ("white", "black", *["0.5"] * len(MARKERS))
-        groups = class_groups(classes if len(classes) <= len(MARKERS) else (), self.y, fills)
+        groups = class_groups(classes, self.y, fills)
         drawing.draw_samples(ax, self.X, groups, self.support)
         ax.set(xlim=extent[:2], ylim=extent[2:], xlabel="$x_1$", ylabel="$x_2$")
 
-    def _mixed(self) -> Array:
-        """The kernels' colours mixed by the gates, lightened so that samples stand out."""
+    def _mixed_colours(self) -> Array:
+        """Return the colours of the kernels on the grid, mixed by the gates.
+
+        They are lightened so that samples stand out; where all gates are near zero they are white.
+        """
         from matplotlib.colors import to_rgb
 
         colours = np.array([to_rgb(colour(m)) for m in range(len(self.names))])
-        share = np.abs(self.grid_gates)
-        total = share.sum(axis=2, keepdims=True)
-        mixed = (share @ colours) / np.maximum(total, 1e-300)
+        gates = np.abs(self.grid_gates)
+        total = gates.sum(axis=2, keepdims=True)
+        mixed = (gates @ colours) / np.maximum(total, 1e-300)
         strength = 0.55 * np.clip(total, 0.0, 1.0)
         return np.asarray(1.0 - strength * (1.0 - mixed))
 
     def _draw_bars(self, ax: AxesOrNone) -> None:
+        """Draw a stacked bar of gates for every sample, by class and then by the largest gate."""
         order = np.argsort(self.gates.argmax(axis=1), kind="stable")
         if self.y is not None:
             order = order[np.argsort(self.y[order], kind="stable")]
-        order = _even_selection(order, 150)
+        order = _even_selection(order, _MOST_BARS)
+        positions = np.arange(len(order))
         bottom = np.zeros(len(order))
         for m in range(len(self.names)):
             heights = self.gates[order, m]
-            ax.bar(
-                np.arange(len(order)),
-                heights,
-                bottom=bottom,
-                width=1.0,
-                color=colour(m),
-                linewidth=0,
-            )
+            ax.bar(positions, heights, bottom=bottom, width=1.0, color=colour(m), linewidth=0)
             bottom += heights
-        if self.y is not None and len(np.unique(self.y)) <= 20:
-            values, first, counts = np.unique(self.y[order], return_index=True, return_counts=True)
+        if self.y is not None and len(np.unique(self.y)) <= _MOST_CLASSES:
+            classes, first, counts = np.unique(self.y[order], return_index=True, return_counts=True)
             for edge in first[first > 0]:
                 ax.axvline(edge - 0.5, color="black", linewidth=1.0)
-            ax.set_xticks(first + counts / 2 - 0.5, [f"class {value}" for value in values])
+            ax.set_xticks(first + counts / 2 - 0.5, [f"class {label}" for label in classes])
             ax.tick_params(axis="x", length=0)
         else:
             ax.set_xlabel("samples" if self.y is None else "samples, by target")
@@ -210,11 +221,10 @@ class GatingDisplay(Display):
 
 @dataclass
 class LocalKernelDisplay(Display):
-    """The combined kernel matrix, samples ordered by class, then by the kernel with the largest
-    gate.
+    """The combined kernel matrix of a localized estimator, in blocks.
 
-    Samples in different regions have a combined kernel near zero, so blocks appear as gates become
-    crisp.
+    Samples are ordered by class, then by the kernel with the largest gate. Samples in different
+    regions have a combined kernel near zero, so blocks appear as gates become crisp.
 
     Make it by :meth:`from_estimator`.
 
@@ -266,7 +276,7 @@ class LocalKernelDisplay(Display):
         y : array-like of shape (n,), optional
             Their classes.
         output : int, default=0
-            Whose kernel, with more than two classes.
+            The output whose kernel is drawn, with more than two classes.
         max_samples : int, default=1000
             Of more samples an even selection is shown.
         ax : matplotlib Axes, optional
@@ -276,18 +286,18 @@ class LocalKernelDisplay(Display):
         X = np.asarray(X)
         labels = np.zeros(len(X), dtype=int) if y is None else np.asarray(y)
         gates = _gates(estimator, X, output)
-        # Within a region by the decision, so that similar samples are neighbours.
-        decision = _of_output(
-            getattr(estimator, "decision_function", estimator.predict)(X), output, 1
-        )
-        order = np.lexsort(
-            (decision, gates.argmax(axis=1), np.unique(labels, return_inverse=True)[1])
-        )
+        # By class, then by the largest gate, then by the decision, so that similar samples are
+        # neighbours. lexsort reads its last key first.
+        class_numbers = np.unique(labels, return_inverse=True)[1]
+        decide = getattr(estimator, "decision_function", estimator.predict)
+        decision = _of_output(decide(X), output, 1)
+        order = np.lexsort((decision, gates.argmax(axis=1), class_numbers))
         order = _even_selection(order, max_samples)
         K = estimator.kernel_matrix(X[order])
-        K = K[output] if K.ndim == 3 else K
-        values, counts = np.unique(labels[order], return_counts=True)
-        names = ["samples"] if y is None else [f"class {value}" for value in values]
+        if K.ndim == 3:
+            K = K[output]
+        classes, counts = np.unique(labels[order], return_counts=True)
+        names = ["samples"] if y is None else [f"class {label}" for label in classes]
         return cls(K, list(zip(names, map(int, counts), strict=True))).plot(ax=ax)
 
     def plot(self, ax: AxesOrNone = None, *, cmap: str = "RdBu_r") -> Self:
@@ -301,7 +311,7 @@ class LocalKernelDisplay(Display):
             A diverging map: white is zero, where two samples have nothing in common.
         """
         ax = self._use_axes(ax, (6.0, 5.2))
-        # Without the few largest entries, which would leave one colour for all others.
+        # The few largest entries are beyond the scale: they would leave one colour for all others.
         largest = float(np.quantile(np.abs(self.K), 0.98)) or 1.0
         style = {
             "cmap": cmap,
@@ -324,7 +334,7 @@ class LocalKernelDisplay(Display):
 
 
 def _gates(estimator: Estimator, X: MatrixLike, output: int) -> Array:
-    """Return the gates of samples for one output, or raise if the estimator has none."""
+    """Return the gates of samples for one output, of shape (n, P), or raise if there are none."""
     check_is_fitted(estimator)
     if not hasattr(estimator, "gate"):
         raise TypeError(
@@ -334,11 +344,12 @@ def _gates(estimator: Estimator, X: MatrixLike, output: int) -> Array:
 
 
 def _of_output(values: Array, output: int, ndim: int) -> Array:
-    """Return the values of one output, where an axis more than those of a single one is that of
-    several."""
+    """Return the values of one output, of `ndim` axes; several outputs have one more, the last."""
     return values[..., output] if values.ndim > ndim else values
 
 
 def _even_selection(order: NDArray[np.intp], most: int) -> NDArray[np.intp]:
-    """At most so many of the samples, spread evenly over their order."""
-    return order if len(order) <= most else order[np.linspace(0, len(order) - 1, most).astype(int)]
+    """Return at most so many of the samples, spread evenly over their order."""
+    if len(order) <= most:
+        return order
+    return order[np.linspace(0, len(order) - 1, most).astype(int)]

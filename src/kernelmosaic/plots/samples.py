@@ -1,5 +1,4 @@
-"""Displays of samples: contributions to one decision, views present, predicted survival, views
-without labels."""
+"""Displays of samples: contributions of the views to one decision, and the views of all samples."""
 
 from __future__ import annotations
 
@@ -27,17 +26,16 @@ from kernelmosaic.stacking import by_view
 
 @dataclass
 class ContributionsDisplay(Display):
-    """Contribution of each view to the decision on one sample, from the constant to the decision: a
-    waterfall chart.
+    """Contribution of each view to the decision on one sample: a waterfall chart.
 
-    Make it by :meth:`from_estimator`.
+    It leads from the constant to the decision. Make it by :meth:`from_estimator`.
 
     Parameters
     ----------
     contributions : ndarray of shape (views,)
         The contributions of the views.
     names : list of str
-        Of the views.
+        The names of the views.
     constant : float
         The constant of the decision.
     title : str, default=""
@@ -50,7 +48,7 @@ class ContributionsDisplay(Display):
     bars_ : BarContainer
         The constant, the views, the decision, from top to bottom.
     shown_ : list of str
-        What they are of.
+        The names of the bars.
 
     Examples
     --------
@@ -87,7 +85,7 @@ class ContributionsDisplay(Display):
         X : array-like of shape (1, n_features)
             The sample.
         truth : label or number, optional
-            What is true of it, for the title.
+            Its true class or value, for the title.
         max_views : int, default=15
             Of more views, those that add least are drawn as one.
         ax : matplotlib Axes, optional
@@ -98,69 +96,81 @@ class ContributionsDisplay(Display):
         ContributionsDisplay
         """
         fitted_model(estimator, "contributions", cls.__name__)
-        model, read = behind_pipeline(estimator, X)
-        terms, constants = np.asarray(model.contributions(read)), np.atleast_1d(model.intercept_)
-        if len(terms) != 1:
-            raise ValueError(f"X has {len(terms)} samples: give one, such as X[:1].")
-        predicted = model.predict(read)[0]
+        model, X = behind_pipeline(estimator, X)
+        contributions = np.asarray(model.contributions(X))
+        constants = np.atleast_1d(model.intercept_)
+        if len(contributions) != 1:
+            raise ValueError(f"X has {len(contributions)} samples: give one, such as X[:1].")
+
+        # 1. The contributions of the views, of several outputs to that of the predicted class.
+        predicted = model.predict(X)[0]
         classes = list(getattr(model, "classes_", ()))
-        chosen = classes.index(predicted) if terms.ndim == 3 and classes else 0
-        sums = by_view(terms[0] if terms.ndim == 2 else terms[0, :, chosen], model.view_names_)
+        output = 0
+        if contributions.ndim == 3 and classes:
+            output = classes.index(predicted)
+        of_kernels = contributions[0]
+        if contributions.ndim == 3:
+            of_kernels = of_kernels[:, output]
+        of_views = by_view(of_kernels, model.view_names_)
+        largest_first = sorted(of_views, key=lambda view: -abs(of_views[view]))
+        bars = {view: of_views[view] for view in largest_first}
+        if len(bars) > max_views:
+            small = [bars.pop(view) for view in largest_first[max_views - 1 :]]
+            bars[f"{len(small)} others"] = sum(small)
+
+        # 2. The title.
         title = f"predicted: {_written(predicted)}"
         if hasattr(model, "predict_proba"):
-            title += f", probability {model.predict_proba(read)[0, classes.index(predicted)]:.2f}"
-        title += "" if truth is None else f"; true: {_written(truth)}"
-        if lacking := dict.fromkeys(
-            np.array(model.view_names_)[drawing.lacking_views(model, read)[0]]
-        ):
-            title += f"\nmissing view (imputed): {', '.join(lacking)}"
-        shown = dict(sorted(sums.items(), key=lambda item: -abs(item[1])))
-        if len(shown) > max_views:
-            rest = [shown.pop(name) for name in list(shown)[max_views - 1 :]]
-            shown[f"{len(rest)} others"] = sum(rest)
-        values = np.array(list(shown.values()))
-        return cls(values, list(shown), float(constants[chosen]), title).plot(ax)
+            probability = model.predict_proba(X)[0, classes.index(predicted)]
+            title += f", probability {probability:.2f}"
+        if truth is not None:
+            title += f"; true: {_written(truth)}"
+        is_lacking = drawing.lacking_views(model, X)[0]
+        missing_views = dict.fromkeys(np.array(model.view_names_)[is_lacking])
+        if missing_views:
+            title += f"\nmissing view (imputed): {', '.join(missing_views)}"
+        values = np.array(list(bars.values()))
+        return cls(values, list(bars), float(constants[output]), title).plot(ax)
 
     def plot(self, ax: AxesOrNone = None) -> Self:
         """Draw, on the given axes or in a new figure."""
-        ends = self.constant + np.concatenate([[0.0], np.cumsum(self.contributions)])
-        starts = np.concatenate([[0.0], ends[:-1], [0.0]])
-        ends = np.append(ends, ends[-1])
+        # Bar by bar: the constant, the views, the decision. Every view starts where the bar above
+        # it stops.
+        stops = self.constant + np.concatenate([[0.0], np.cumsum(self.contributions)])
+        starts = np.concatenate([[0.0], stops[:-1], [0.0]])
+        stops = np.append(stops, stops[-1])
+        sizes = stops - starts
         self.shown_ = ["constant", *self.names, "decision"]
-        ax = self._use_axes(ax, (4.4 + 0.07 * max(map(len, self.shown_)), 1.5 + 0.32 * len(ends)))
-        places, sizes = np.arange(len(ends)), ends - starts
-        colours = [
-            "0.6",
-            *(colour(0) if one >= 0 else colour(4) for one in self.contributions),
-            "0.3",
-        ]
-        self.bars_ = ax.barh(places, sizes, left=starts, color=colours, height=0.65)
-        ax.bar_label(self.bars_, [f"{one:+.3g}" for one in sizes], padding=3, fontsize=8)
-        for place in places[:-1]:
-            ax.plot([ends[place]] * 2, [place - 0.32, place + 1.32], color="0.5", linewidth=0.8)
+        width = 4.4 + 0.07 * max(map(len, self.shown_))
+        ax = self._use_axes(ax, (width, 1.5 + 0.32 * len(stops)))
+        rows = np.arange(len(stops))
+        view_colours = [colour(0) if value >= 0 else colour(4) for value in self.contributions]
+        colours = ["0.6", *view_colours, "0.3"]
+        self.bars_ = ax.barh(rows, sizes, left=starts, color=colours, height=0.65)
+        ax.bar_label(self.bars_, [f"{size:+.3g}" for size in sizes], padding=3, fontsize=8)
+        for row in rows[:-1]:
+            ax.plot([stops[row]] * 2, [row - 0.32, row + 1.32], color="0.5", linewidth=0.8)
         drawing.bar_rows(ax, self.shown_)
         ax.set_xlabel("decision")
         ax.set_title(self.title, fontsize=9, loc="left")
-        ax.use_sticky_edges = (
-            False  # the ends of bars would have no margin, and no room for their numbers
-        )
+        # With sticky edges there would be no margin beyond the bars, and no room for their numbers.
+        ax.use_sticky_edges = False
         ax.margins(x=0.18)
         return self
 
 
 @dataclass
 class ViewMapDisplay(Display):
-    """Which samples have which views: one line per view, filled where samples have it, similar
-    samples side by side.
+    """The views that samples have: one line per view, filled where samples have it.
 
-    Make it by :meth:`from_views`.
+    Samples with the same views are side by side. Make it by :meth:`from_views`.
 
     Parameters
     ----------
     present : ndarray of bool of shape (n_samples, views)
-        Which samples have which views.
+        Whether each sample has each view.
     names : list of str
-        Of the views.
+        The names of the views.
 
     Attributes
     ----------
@@ -185,12 +195,12 @@ class ViewMapDisplay(Display):
 
     @classmethod
     def from_views(cls, X: MatrixLike, views: Mapping[str, Any], *, ax: AxesOrNone = None) -> Self:
-        """Draw which samples have any entry of the columns of each view.
+        """Draw the views of samples; a sample has a view if it has an entry in one of its columns.
 
         Parameters
         ----------
         X : array-like or data frame of shape (n_samples, n_features)
-            Samples, NaN where they lack something.
+            Samples, NaN in missing entries.
         views : mapping
             From the name of a view to its columns, as :func:`~kernelmosaic.stack_views` returns
             them.
@@ -201,41 +211,40 @@ class ViewMapDisplay(Display):
         -------
         ViewMapDisplay
         """
-        cut = (
-            np.asarray(_safe_indexing(X, _get_column_indices(X, list(own)), axis=1))
-            for own in views.values()
-        )
-        return cls(np.column_stack([~is_missing(V).all(axis=1) for V in cut]), list(views)).plot(ax)
+        present = []
+        for columns in views.values():
+            numbers = _get_column_indices(X, list(columns))
+            V = np.asarray(_safe_indexing(X, numbers, axis=1))
+            present.append(~is_missing(V).all(axis=1))
+        return cls(np.column_stack(present), list(views)).plot(ax)
 
     def plot(self, ax: AxesOrNone = None) -> Self:
         """Draw, on the given axes or in a new figure."""
         from matplotlib.colors import ListedColormap
 
-        n, count = self.present.shape
-        # Samples with the same views are neighbours, those with most views first.
-        self.order_ = np.lexsort([*(~self.present).T[::-1], -self.present.sum(axis=1)])
-        ax = self._use_axes(ax, (5.2 + 0.07 * max(map(len, self.names)), 1.0 + 0.32 * count))
+        n, n_views = self.present.shape
+        # Samples with most views come first, and those with the same views side by side. lexsort
+        # reads its last key first.
+        by_view = (~self.present).T[::-1]
+        self.order_ = np.lexsort([*by_view, -self.present.sum(axis=1)])
+        width = 5.2 + 0.07 * max(map(len, self.names))
+        ax = self._use_axes(ax, (width, 1.0 + 0.32 * n_views))
         style = {"cmap": ListedColormap(["0.92", colour(0)]), "vmin": 0, "vmax": 1}
         self.image_ = ax.imshow(
             self.present[self.order_].T, aspect="auto", interpolation="nearest", **style
         )
         drawing.name_rows(ax, self.names)
-        ax.set_yticks(np.arange(count + 1) - 0.5, minor=True)
+        ax.set_yticks(np.arange(n_views + 1) - 0.5, minor=True)
         ax.grid(which="minor", axis="y", color="white", linewidth=3)
         ax.tick_params(axis="y", which="both", length=0)
-        for m, have in enumerate(self.present.sum(axis=0)):
-            ax.text(
-                1.01,
-                m,
-                f"{have} of {n}",
-                transform=ax.get_yaxis_transform(),
-                va="center",
-                fontsize=8,
-            )
+        text_style = {"transform": ax.get_yaxis_transform(), "va": "center", "fontsize": 8}
+        for row, count in enumerate(self.present.sum(axis=0)):
+            ax.text(1.01, row, f"{count} of {n}", **text_style)
         ax.set_xlabel("samples; grey: the view is missing")
         ax.spines[:].set_visible(False)
         return self
 
 
 def _written(value: object) -> str:
+    """Return a class or value as text, numbers with four digits."""
     return f"{value:.4g}" if isinstance(value, float | np.floating) else str(value)

@@ -24,7 +24,7 @@ class TargetSharesDisplay(Display):
     shares : ndarray of shape (targets, P)
         The shares.
     names : list of str
-        Of the kernels.
+        The names of the kernels.
     share_name : str, default="share of all weights"
         Label of the numbers.
 
@@ -88,16 +88,18 @@ class TargetSharesDisplay(Display):
             raise ValueError(
                 f"{cls.__name__}: all targets share their weights; fit MKLRidgeCV(per_target=True)."
             )
+        names = model.kernel_names_
         if X is None:
-            return cls(model.weight_shares_, model.kernel_names_).plot(ax, **style)
-        return cls(model.score_split(X, y).T, model.kernel_names_, "share of R²").plot(ax, **style)
+            return cls(model.weight_shares_, names).plot(ax, **style)
+        return cls(model.score_split(X, y).T, names, "share of R²").plot(ax, **style)
 
     def plot(self, ax: AxesOrNone = None, **style: Any) -> Self:
         """Draw, on the given axes or in a new figure; see :meth:`from_estimator`."""
         labels = shortened(self.names)
         ax = self._use_axes(ax, (5.5 + 0.075 * max(map(len, labels)), 1.2 + 0.26 * len(labels)))
         self.order_ = np.lexsort((-self.shares.max(axis=1), self.shares.argmax(axis=1)))
-        # A few targets that are far off would leave one colour for all others.
+        # The colours span all but the extreme shares: a few targets that are far off would leave
+        # one colour for all others.
         low, high = np.quantile(self.shares, [0.01, 0.99])
         options = {"vmin": min(0.0, float(low)), "vmax": float(high)} | style
         self.image_ = drawing.draw_map(self, self.shares[self.order_].T, self.share_name, **options)

@@ -82,16 +82,17 @@ class SurvivalCalibrationDisplay(Display):
             estimator, "predict_survival_function", cls.__name__, "survival estimators"
         )
         check_row_names(X, y=y)
-        held = read_times(y)
-        at = float(np.median(held[:, 1])) if time is None else float(time)
-        values = np.array(
-            [one(min(at, one.domain[1])) for one in model.predict_survival_function(X)]
-        )
-        groups = np.array_split(np.argsort(values, kind="stable"), n_groups)
-        predicted, observed = np.array(
-            [(values[rows].mean(), share_at(held[rows], at)) for rows in groups]
-        ).T
-        return cls(predicted, observed, at).plot(ax=ax, **style)
+        events_and_times = read_times(y)
+        if time is None:
+            time = float(np.median(events_and_times[:, 1]))
+        time = float(time)
+        # A survival function is known up to the end of its domain.
+        curves = model.predict_survival_function(X)
+        survival = np.array([curve(min(time, curve.domain[1])) for curve in curves])
+        groups = np.array_split(np.argsort(survival, kind="stable"), n_groups)
+        predicted = np.array([survival[rows].mean() for rows in groups])
+        observed = np.array([share_at(events_and_times[rows], time) for rows in groups])
+        return cls(predicted, observed, time).plot(ax=ax, **style)
 
     def plot(self, ax: AxesOrNone = None, **style: Any) -> Self:
         """Draw, on the given axes or in a new figure; see :meth:`from_estimator`."""

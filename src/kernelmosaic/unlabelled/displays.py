@@ -14,6 +14,7 @@ from kernelmosaic._typing import (
     Estimator,
     Mask,
     MatrixLike,
+    Settings,
     TargetLike,
 )
 from kernelmosaic.engine.pipelines import behind_pipeline
@@ -21,15 +22,18 @@ from kernelmosaic.plots import drawing
 from kernelmosaic.plots.drawing import MARKERS, Display, colour, fitted_model
 from kernelmosaic.stacking import check_row_names
 
-_SHOWN = "MKLKernelPCA and MKLClustering"
+#: The estimators that these displays can draw, for errors.
+_DRAWABLE = "MKLKernelPCA and MKLClustering"
+#: Different numbers above which samples are coloured on a scale, not by group; chosen by hand.
+_MOST_GROUPS = 10
 
 
 @dataclass
 class ViewSimilarityDisplay(Display):
-    """Similarity of every two views, with a star where they depend on each other; views that were
-    left out in brackets.
+    """Similarity of every two views: a heat map.
 
-    Make it by :meth:`from_estimator`.
+    A star marks two views that depend on each other, brackets a view that was left out. Make it by
+    :meth:`from_estimator`.
 
     Parameters
     ----------
@@ -37,11 +41,11 @@ class ViewSimilarityDisplay(Display):
         The similarities, and the p-values of the test of independence, adjusted for the number of
         pairs.
     names : list of str
-        Of the views.
+        The names of the views.
     kept : ndarray of bool of shape (V,)
-        Which views have a weight.
+        Mask of the views that have a weight.
     level : float, default=0.05
-        Up to which p-value two views are called dependent.
+        The p-value up to which two views are called dependent.
 
     Attributes
     ----------
@@ -84,9 +88,10 @@ class ViewSimilarityDisplay(Display):
         -------
         ViewSimilarityDisplay
         """
-        model = fitted_model(estimator, "similarity_", cls.__name__, _SHOWN)
-        kept = np.array([model.view_weights_[name] > 0 for name in model.views_])
-        return cls(model.similarity_, model.pvalues_, model.views_, kept).plot(ax=ax, **style)
+        model = fitted_model(estimator, "similarity_", cls.__name__, _DRAWABLE)
+        has_weight = np.array([model.view_weights_[name] > 0 for name in model.views_])
+        display = cls(model.similarity_, model.pvalues_, model.views_, has_weight)
+        return display.plot(ax=ax, **style)
 
     def plot(self, ax: AxesOrNone = None, **style: Any) -> Self:
         """Draw, on the given axes or in a new figure; see :meth:`from_estimator`."""
@@ -97,35 +102,28 @@ class ViewSimilarityDisplay(Display):
             self, self.similarity, "similarity (RV, unbiased)", **options
         )
         for v, w in np.ndindex(self.similarity.shape):
-            if v != w:
-                star = "*" if self.pvalues[v, w] <= self.level else ""
-                look = "black" if self.similarity[v, w] > 0.5 else "white"
-                ax.text(
-                    w,
-                    v,
-                    f"{self.similarity[v, w]:.2f}{star}",
-                    ha="center",
-                    va="center",
-                    color=look,
-                    fontsize=8,
-                )
-        names = [
-            name if kept else f"({name})" for name, kept in zip(self.names, self.kept, strict=True)
-        ]
+            if v == w:
+                continue
+            similarity = self.similarity[v, w]
+            star = "*" if self.pvalues[v, w] <= self.level else ""
+            ink = "black" if similarity > 0.5 else "white"
+            text_style = {"ha": "center", "va": "center", "color": ink, "fontsize": 8}
+            ax.text(w, v, f"{similarity:.2f}{star}", **text_style)
+        names = []
+        for name, has_weight in zip(self.names, self.kept, strict=True):
+            names.append(name if has_weight else f"({name})")
         drawing.name_rows(ax, names)
         ax.set_xticks(np.arange(len(names)), names, rotation=45, ha="right", fontsize=9)
-        ax.set_title(
-            f"*: dependent at {self.level:g}; in brackets: no weight", fontsize=9, loc="left"
-        )
+        title = f"*: dependent at {self.level:g}; in brackets: no weight"
+        ax.set_title(title, fontsize=9, loc="left")
         return self
 
 
 @dataclass
 class EmbeddingDisplay(Display):
-    """Samples at two coordinates of an embedding, coloured by cluster or target, hollow where they
-    lack a view.
+    """Samples at two coordinates of an embedding, coloured by cluster or target.
 
-    Make it by :meth:`from_estimator`.
+    Samples that lack a view are hollow, or ringed. Make it by :meth:`from_estimator`.
 
     Parameters
     ----------
@@ -134,9 +132,9 @@ class EmbeddingDisplay(Display):
     labels : ndarray of shape (n_samples,) or None
         Classes or numbers that give the colours; more than ten different numbers have a colour bar.
     lacking : ndarray of bool of shape (n_samples,)
-        Which samples lack a view.
+        Mask of the samples that lack a view.
     axis_names : tuple of str
-        Label of the coordinates.
+        Labels of the coordinates.
 
     Attributes
     ----------
@@ -181,7 +179,7 @@ class EmbeddingDisplay(Display):
         y : array-like of shape (n_samples,), optional
             Classes or numbers to colour them by; by default the clusters, if there are any.
         components : tuple of two int, default=(0, 1)
-            Which coordinates.
+            The numbers of the coordinates.
         ax : matplotlib Axes, optional
             Where to draw; a new figure by default.
         **style
@@ -192,62 +190,38 @@ class EmbeddingDisplay(Display):
         EmbeddingDisplay
         """
         check_row_names(X, y=y)
-        fitted_model(estimator, "embedding_", cls.__name__, _SHOWN)
-        model, read = behind_pipeline(estimator, X)
-        Z = np.asarray(
-            model.transform(read) if hasattr(model, "transform") else model.embed(read),
-            dtype=np.float64,
-        )
-        Z = np.column_stack([Z, np.zeros((len(Z), max(2 - Z.shape[1], 0)))])
-        labels = (
-            np.asarray(y)
-            if y is not None
-            else model.predict(read)
-            if hasattr(model, "predict")
-            else None
-        )
-        lacking = np.asarray(drawing.lacking_views(model, read).any(axis=1))
+        fitted_model(estimator, "embedding_", cls.__name__, _DRAWABLE)
+        model, X = behind_pipeline(estimator, X)
+        embed = model.transform if hasattr(model, "transform") else model.embed
+        Z = np.asarray(embed(X), dtype=np.float64)
+        # All samples are at zero along a coordinate that the embedding does not have.
+        n_missing = max(2 - Z.shape[1], 0)
+        Z = np.column_stack([Z, np.zeros((len(Z), n_missing))])
+        labels = None
+        if y is not None:
+            labels = np.asarray(y)
+        elif hasattr(model, "predict"):
+            labels = model.predict(X)
+        lacking = np.asarray(drawing.lacking_views(model, X).any(axis=1))
         shares = getattr(model, "explained_", ())
-        named = [
-            f"component {c + 1}" + (f" ({shares[c]:.1%})" if c < len(shares) else "")
-            for c in components
-        ]
-        return cls(Z[:, list(components)], labels, lacking, (named[0], named[1])).plot(
-            ax=ax, **style
-        )
+        axis_names = []
+        for component in components:
+            name = f"component {component + 1}"
+            if component < len(shares):
+                name += f" ({shares[component]:.1%})"
+            axis_names.append(name)
+        display = cls(Z[:, list(components)], labels, lacking, (axis_names[0], axis_names[1]))
+        return display.plot(ax=ax, **style)
 
     def plot(self, ax: AxesOrNone = None, **style: Any) -> Self:
         """Draw, on the given axes or in a new figure; see :meth:`from_estimator`."""
         ax = self._use_axes(ax, (5.6, 4.8))
         labels = np.zeros(len(self.points)) if self.labels is None else self.labels
         groups = np.unique(labels)
-        if labels.dtype.kind == "f" and len(groups) > 10:
-            drawn = ax.scatter(
-                *self.points.T, c=labels, **{"s": 26, "cmap": "cividis", "linewidths": 0} | style
-            )
-            ax.scatter(
-                *self.points[self.lacking].T,
-                s=60,
-                facecolors="none",
-                edgecolors="0.3",
-                linewidths=0.8,
-            )
-            self.figure_.colorbar(drawn, ax=ax)
+        if labels.dtype.kind == "f" and len(groups) > _MOST_GROUPS:
+            self._draw_numbers(ax, labels, style)
         else:
-            for k, group in enumerate(groups):
-                look = {
-                    "s": 26,
-                    "marker": MARKERS[k % 8],
-                    "edgecolors": colour(k),
-                    "linewidths": 0.9,
-                }
-                look |= {} if self.labels is None else {"label": str(group)}
-                for hollow in (False, True):
-                    rows = (labels == group) & (self.lacking == hollow)
-                    fill = {"facecolors": "none" if hollow else colour(k)}
-                    if rows.any():
-                        ax.scatter(*self.points[rows].T, **look | fill | style)
-                        look.pop("label", None)
+            self._draw_groups(ax, labels, groups, style)
         if self.lacking.any():
             ax.set_title("hollow or ringed: lacks a view", fontsize=9, loc="left")
         if ax.get_legend_handles_labels()[0]:
@@ -256,20 +230,49 @@ class EmbeddingDisplay(Display):
         drawing.open_frame(ax, grid="both")
         return self
 
+    def _draw_numbers(self, ax: AxesOrNone, numbers: AnyArray, style: Settings) -> None:
+        """Draw samples on a scale of colours, with rings around those that lack a view."""
+        options = {"s": 26, "cmap": "cividis", "linewidths": 0} | style
+        samples = ax.scatter(*self.points.T, c=numbers, **options)
+        ring = {"s": 60, "facecolors": "none", "edgecolors": "0.3", "linewidths": 0.8}
+        ax.scatter(*self.points[self.lacking].T, **ring)
+        self.figure_.colorbar(samples, ax=ax)
+
+    def _draw_groups(
+        self, ax: AxesOrNone, labels: AnyArray, groups: AnyArray, style: Settings
+    ) -> None:
+        """Draw the samples of every group in a colour and marker, hollow where they lack a view."""
+        for k, group in enumerate(groups):
+            options: Settings = {
+                "s": 26,
+                "marker": MARKERS[k % len(MARKERS)],
+                "edgecolors": colour(k),
+                "linewidths": 0.9,
+            }
+            if self.labels is not None:
+                options["label"] = str(group)
+            for is_hollow in (False, True):
+                rows = (labels == group) & (self.lacking == is_hollow)
+                fill = {"facecolors": "none" if is_hollow else colour(k)}
+                if rows.any():
+                    ax.scatter(*self.points[rows].T, **options | fill | style)
+                    # A group has one entry in the legend.
+                    options.pop("label", None)
+
 
 @dataclass
 class EigenvaluesDisplay(Display):
-    """The eigenvalues of an embedding, the largest first: a gap suggests how many components, or
-    clusters, to take.
+    """The eigenvalues of an embedding, the largest first.
 
-    Make it by :meth:`from_estimator`.
+    A gap between them suggests how many components, or clusters, to take. Make it by
+    :meth:`from_estimator`.
 
     Parameters
     ----------
     eigenvalues : ndarray of shape (n_components,)
         The eigenvalues.
     name : str, default="eigenvalue"
-        What they are.
+        Label of the eigenvalues.
 
     Attributes
     ----------
@@ -307,19 +310,17 @@ class EigenvaluesDisplay(Display):
         -------
         EigenvaluesDisplay
         """
-        model = fitted_model(estimator, "eigenvalues_", cls.__name__, _SHOWN)
-        walk = getattr(model, "embedding", "kernel") == "graph"
-        return cls(
-            model.eigenvalues_, "eigenvalue of the random walk" if walk else "eigenvalue"
-        ).plot(ax=ax, **style)
+        model = fitted_model(estimator, "eigenvalues_", cls.__name__, _DRAWABLE)
+        is_graph = getattr(model, "embedding", "kernel") == "graph"
+        name = "eigenvalue of the random walk" if is_graph else "eigenvalue"
+        return cls(model.eigenvalues_, name).plot(ax=ax, **style)
 
     def plot(self, ax: AxesOrNone = None, **style: Any) -> Self:
         """Draw, on the given axes or in a new figure; see :meth:`from_estimator`."""
         ax = self._use_axes(ax, (4.6, 3.4))
-        places = np.arange(1, len(self.eigenvalues) + 1)
-        (self.line_,) = ax.plot(
-            places, self.eigenvalues, **{"marker": "o", "color": colour(0)} | style
-        )
+        numbers = np.arange(1, len(self.eigenvalues) + 1)
+        options = {"marker": "o", "color": colour(0)} | style
+        (self.line_,) = ax.plot(numbers, self.eigenvalues, **options)
         ax.set(xlabel="component", ylabel=self.name)
         ax.xaxis.get_major_locator().set_params(integer=True)
         drawing.open_frame(ax)
