@@ -15,7 +15,9 @@ import numpy as np
 
 
 def check_choice(name: str, value: Any, choices: Iterable[Any], other: str = "") -> Any:
-    """Return a value if it is one of several choices; else raise, naming them and the most similar.
+    """Return a value that is one of several choices, or raise.
+
+    The error names the choices, and the one that is most similar to a text.
 
     Parameters
     ----------
@@ -114,7 +116,10 @@ def check_count(name: str, value: object, least: int = 1) -> int:
 
 
 def warn_caller(message: str, category: type[Warning] = UserWarning) -> None:
-    """Warn at the line that called the package, however many frames of the package are between."""
+    """Warn at the line that called the package.
+
+    Frames of the package between that line and this function do not count, however many they are.
+    """
     level = 1
     frame = sys._getframe()
     while _is_of_package(frame) and frame.f_back is not None:

@@ -309,8 +309,10 @@ class TorchBackend(Backend):
 
     @cached_property
     def multiplies_halves(self) -> bool:
-        """Whether the device multiplies matrices in half precision with sums in single
-        precision."""
+        """Whether the device multiplies matrices in half precision.
+
+        The products are summed in single precision.
+        """
         is_nvidia = str(self.device).startswith("cuda") and self.xp.version.hip is None
         # Tensor cores came with compute capability 7.0.
         if not is_nvidia or self.xp.cuda.get_device_capability(self.device) < (7, 0):
@@ -610,8 +612,10 @@ class BlasLimit:
 
 
 def _counts_by_thread(library: Any) -> bool:
-    """Whether a library has a number for every thread, and threadpoolctl (from 3.8 on) reads it
-    so."""
+    """Whether a library has a number for every thread, and threadpoolctl reads it.
+
+    Versions of threadpoolctl before 3.8 read a number of the process.
+    """
     return getattr(library, "threading_layer", None) == "openmp" and hasattr(
         library, "clear_controlling_thread"
     )
@@ -672,6 +676,8 @@ def one_blas_thread() -> AbstractContextManager[None]:
 
 
 def threads_for(n_samples: int) -> AbstractContextManager[None]:
-    """Return a context for linear algebra on matrices of `n_samples` rows: on one thread if they
-    are few."""
+    """Return a context for linear algebra on matrices of `n_samples` rows.
+
+    Few rows are computed with on one thread, more on all.
+    """
     return one_blas_thread() if n_samples <= _FEW_SAMPLES else nullcontext()

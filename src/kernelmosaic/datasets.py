@@ -124,8 +124,9 @@ def make_gaussians(
 
 @dataclass(frozen=True)
 class BayesRule:
-    """The best classifier, from the mixture itself; no other is more accurate on fresh samples of
-    it.
+    """The best classifier for a mixture of Gaussians, computed from the mixture itself.
+
+    No other is more accurate on new samples of it.
 
     Parameters
     ----------
@@ -146,8 +147,10 @@ class BayesRule:
         mixture_of(self.n_components)
 
     def decision_function(self, X: ArrayLike) -> Array:
-        """Return the log-odds log p(x, +1) − log p(x, −1) of each row of X: its sign is the best
-        possible answer."""
+        """Return the log-odds log p(x, +1) − log p(x, −1) of each row of X.
+
+        Their sign is the best possible answer.
+        """
         mixture = mixture_of(self.n_components)
         points = check_array(X, dtype=np.float64, input_name="X")
         if points.shape[1] != 2:

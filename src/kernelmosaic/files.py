@@ -151,8 +151,9 @@ def write_text(path: str | os.PathLike[str], text: str) -> Path:
 
 
 def write_bytes(path: str | os.PathLike[str], data: bytes) -> Path:
-    """Write a file in one step: if the process dies, the former file remains, not half of a new
-    one.
+    """Write a file in one step.
+
+    If the process dies, the former file remains, not half of a new one.
 
     The data are written beside the file, in the part ``.NAME.….part``, which is then moved to the
     path of the file. Parts that killed processes left there for the same file are removed first. A

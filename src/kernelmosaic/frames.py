@@ -162,8 +162,10 @@ def column_values(column: Any) -> AnyArray:
 
 
 def _numeric_values(column: Any) -> AnyArray:
-    """Return the numbers of a column of pandas' own types or those of Arrow; empty cells are
-    NaN."""
+    """Return the numbers of a pandas column of pandas' own types or those of Arrow.
+
+    Empty cells are NaN.
+    """
     has_gaps = bool(column.isna().any())
     # Decimals of Arrow have no NumPy type of numbers but objects of Python.
     numpy_dtype = np.dtype(getattr(column.dtype, "numpy_dtype", np.float64))

@@ -330,8 +330,10 @@ def _is_function_of_arrays(name: str) -> bool:
 
 
 def _reads_one_array(function: object) -> bool:
-    """Whether a NumPy function has an array as its first parameter, and no parameter that it would
-    call."""
+    """Whether a NumPy function computes with an array and calls no argument.
+
+    Its first parameter is an array, and no parameter is a function.
+    """
     if not callable(function) or isinstance(function, type):
         return False
     try:

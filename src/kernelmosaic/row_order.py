@@ -139,8 +139,10 @@ def _hash_bytes(content: bytes, salt: bytes) -> int:
 
 
 def _hash_objects(row: AnyArray, salt: bytes) -> int:
-    """Return the hash of a sample of texts, graphs or other objects; zero if one cannot be
-    pickled."""
+    """Return the hash of a sample of texts, graphs or other objects.
+
+    It is zero if one of them cannot be pickled.
+    """
     try:
         content = joblib.hash([_plain_cell(cell) for cell in row])
     except (PicklingError, TypeError, AttributeError):
@@ -149,8 +151,10 @@ def _hash_objects(row: AnyArray, salt: bytes) -> int:
 
 
 def _plain_cell(cell: object) -> object:
-    """Return a cell as an object of Python: a number as float, a text as str, a missing one as
-    None."""
+    """Return a cell as an object of Python, whatever library made it.
+
+    A number becomes a float, a text a str, and a missing cell None.
+    """
     if isinstance(cell, str):
         return str(cell)
     if isinstance(cell, bool | int | float | np.bool_ | np.integer | np.floating):

@@ -89,8 +89,10 @@ class Schema:
         return table.assign(**texts)
 
     def __getstate__(self) -> dict[str, str]:
-        """Return the columns as one JSON text: a model file then has no object for each of many
-        columns."""
+        """Return the columns as one JSON text.
+
+        A model file then has no object for each of many columns.
+        """
         return {"columns": json.dumps([asdict(column) for column in self.columns])}
 
     def __setstate__(self, state: dict[str, str]) -> None:

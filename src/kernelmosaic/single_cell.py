@@ -135,8 +135,9 @@ def to_anndata(
     use_raw: bool = False,
     modality: str | Sequence[str] | None = None,
 ) -> Any:
-    """Write the results of a fitted model for the cells into an AnnData or MuData; an ``.h5ad``
-    file can store them.
+    """Write the results of a fitted model for the cells into an AnnData or MuData.
+
+    An ``.h5ad`` file can store them.
 
     Parameters
     ----------
@@ -247,7 +248,10 @@ def _frame(values: Any, columns: Sequence[Any], index: Any) -> Any:
 
 
 def _in_order_of_cells(X: MatrixLike, cells: Any) -> MatrixLike:
-    """Return samples in the order of the cells, by their names; as they are if X names no rows."""
+    """Return samples in the order of the cells, by their names.
+
+    If X names no rows, its rows are in this order already.
+    """
     names = row_names(X)
     if names is None or names.equals(cells) or names.tolist() == cells.tolist():
         return X
@@ -360,8 +364,10 @@ class Modality:
         return kernels
 
     def column_numbers(self, names: Sequence[str]) -> Indices:
-        """Return the numbers of columns by their names in X; names of other modalities are left
-        out."""
+        """Return the numbers of columns by their names in X.
+
+        Names of other modalities are left out.
+        """
         number = {name: j for j, name in enumerate(self.names_in_X())}
         names_of_modality = [name for name in names if name.startswith(self.prefix)]
         absent = [name for name in names_of_modality if name not in number]
@@ -401,8 +407,10 @@ class Modality:
         return matrix
 
     def _blocks(self) -> Iterator[Any]:
-        """Yield blocks of rows of the matrix: a few rows at a time from a file, else all at
-        once."""
+        """Yield blocks of rows of the matrix.
+
+        A matrix in a file is read a few rows at a time, any other at once.
+        """
         matrix = self.matrix
         n_cells = len(self.data.obs_names)
         if isinstance(matrix, np.ndarray) or sparse.issparse(matrix):

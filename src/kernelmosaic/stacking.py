@@ -72,8 +72,10 @@ class StackedViews(NamedTuple):
 
 
 class _RowIndexer(NamedTuple):
-    """The indexer that `StackedViews.iloc` returns: ``indexer[rows]`` are the samples of these
-    rows."""
+    """The indexer that `StackedViews.iloc` returns.
+
+    ``indexer[rows]`` are the samples of these rows.
+    """
 
     stacked: StackedViews
 
@@ -345,8 +347,10 @@ def stack_views(container: Any = None, y: TargetLike = None, /, **views: Any) ->
 
 
 def _side_by_side(tables: Settings) -> StackedViews:
-    """Return view tables as one table: a data frame if one is, else sparse if one is, else an
-    array."""
+    """Return view tables side by side, as one table.
+
+    It is a data frame if one of them is, else sparse if one is, else an array.
+    """
     n_rows = {name: table.shape[0] for name, table in tables.items()}
     if len(set(n_rows.values())) > 1:
         listed = ", ".join(f"{name} has {count}" for name, count in n_rows.items())
@@ -378,8 +382,10 @@ def refuse_annotated(X: Any) -> None:
 
 
 def are_tables(X: Any) -> bool:
-    """Whether samples are several tables: what `stack_views` takes or returns, or a list of arrays
-    and data frames."""
+    """Whether samples are several tables.
+
+    These are what `stack_views` takes or returns, or a list of arrays and data frames.
+    """
     if isinstance(X, StackedViews):
         return True
     if isinstance(X, list | tuple):
@@ -460,8 +466,10 @@ def _check_widths(widths: Mapping[str, int], fitted: Mapping[str, list[Any]]) ->
 
 
 def _check_stacked(stacked: StackedViews, fitted: Mapping[str, list[Any]]) -> None:
-    """Raise if stacked views are not those of the fit, in the same order and with as many
-    columns."""
+    """Raise if stacked views are not those of the fit.
+
+    They must come in the same order and have as many columns.
+    """
     views = stacked.views
     if list(views) != list(fitted):
         raise ValueError(
@@ -609,8 +617,10 @@ def check_row_names(X: MatrixLike, **others: Any) -> None:
 
 
 def _named_rows(owner: str, rows: Any) -> Iterator[_RowNames]:
-    """Yield the row names of an object; of several tables those of each, none where there are
-    none."""
+    """Yield the row names of an object, of several tables those of each.
+
+    Where rows have no names, nothing is yielded.
+    """
     if isinstance(rows, StackedViews):
         yield from _named_rows(f"{owner}.X", rows.X)
         return
@@ -631,8 +641,7 @@ def _named_rows(owner: str, rows: Any) -> Iterator[_RowNames]:
 
 
 def row_names(rows: Any, attribute: str = "index") -> Any:
-    """Return the names of rows, a pandas index of anything but integers; None where they have
-    none."""
+    """Return the names of rows, a pandas index of anything but integers, or None."""
     if isinstance(rows, StackedViews):
         return row_names(rows.X)
     index: Any = getattr(rows, attribute, None)
@@ -641,8 +650,10 @@ def row_names(rows: Any, attribute: str = "index") -> Any:
 
 
 def _disagreement(first: _RowNames, second: _RowNames) -> str:
-    """Return the error message for two objects whose row names differ: what differs and what to
-    write."""
+    """Return the error message for two objects whose row names differ.
+
+    It says what differs, and what to write.
+    """
     owner = second.owner
     first_names = first.index.tolist()
     second_names = second.index.tolist()
@@ -715,7 +726,7 @@ def _with_targets(
 
 
 def _check_names(owner: str, index: Any, names_of_views: Any) -> None:
-    """Raise unless an index names every row once and shares a name with the index of the views."""
+    """Raise unless an index names every row once and shares a name with the views."""
     if not index.is_unique:
         repeated = index[index.duplicated()][0]
         raise ValueError(
@@ -733,8 +744,10 @@ def _check_names(owner: str, index: Any, names_of_views: Any) -> None:
 
 
 def _read_tables(views: Settings) -> Settings:
-    """Return every view as a view table; AnnData become sparse tables if all views are sparse
-    AnnData."""
+    """Return every view as a view table.
+
+    AnnData become sparse tables if all views are sparse AnnData, else data frames.
+    """
     are_sparse_anndata = all(
         _is_annotated(view) and sparse.issparse(getattr(view, "X", None)) for view in views.values()
     )
@@ -778,23 +791,30 @@ def _checked_table(name: str, view: MatrixLike) -> MatrixLike:
 
 
 def _have_different_names(tables: list[Any]) -> bool:
-    """Whether the rows of all tables have names, and these differ; a range of numbers is no
-    name."""
+    """Whether the rows of all tables have names, and these differ.
+
+    A range of numbers is no name.
+    """
     if not all(map(_is_labelled, tables)):
         return False
     return not all(table.index.equals(tables[0].index) for table in tables)
 
 
 def _is_labelled(table: Any) -> bool:
-    """Whether a table is a pandas object or a `SparseTable` whose index is no range of numbers."""
+    """Whether the rows of a table have names: an index that is no range of numbers.
+
+    Only pandas objects and `SparseTable` have such names.
+    """
     # A SparseTable always has `reindex`, and an index only where its rows have names.
     attribute = "index" if isinstance(table, SparseTable) else "reindex"
     return hasattr(table, attribute) and type(table.index).__name__ != "RangeIndex"
 
 
 def _joined_rows(tables: Settings) -> Settings:
-    """Return every table with a row for each sample of any table, samples in order of first
-    appearance."""
+    """Return every table with a row for each sample of any table.
+
+    The samples are in the order of their first appearance.
+    """
     index = next(iter(tables.values())).index
     for name, table in tables.items():
         _check_names(f"view {name!r}", table.index, index)
@@ -883,8 +903,10 @@ def _dense_table(table: MatrixLike) -> AnyArray:
 
 
 def _join_pandas(tables: Settings, names: dict[str, list[str]]) -> MatrixLike:
-    """Return tables side by side as a pandas data frame; frames among them must have equal
-    indices."""
+    """Return tables side by side as a pandas data frame.
+
+    Data frames among them must have equal indices.
+    """
     import pandas as pd
 
     indices = {view: table.index for view, table in tables.items() if _is_frame(table)}

@@ -78,8 +78,11 @@ _DIGITS = 9
 
 
 class WilcoxonResult(NamedTuple):
-    """The smaller rank sum, the two-sided p-value, and the sign of the difference of the rank
-    sums."""
+    """The result of `wilcoxon`.
+
+    These are the smaller rank sum, the two-sided p-value, and the sign of the difference of the
+    rank sums.
+    """
 
     statistic: float
     p_value: float
@@ -87,8 +90,7 @@ class WilcoxonResult(NamedTuple):
 
 
 def wilcoxon(a: Any, b: Any) -> WilcoxonResult:
-    """Test, two-sided, whether the differences of two methods over data sets are symmetric about
-    zero.
+    """Test, two-sided, whether differences of two methods are symmetric about zero.
 
     Differences of zero are dropped and equal ones share their mean rank, as Wilcoxon has it. Every
     difference is rounded to nine significant digits of its own two figures: those of two-decimal

@@ -172,8 +172,10 @@ def table_text(table: pd.DataFrame, delimiter: str = ",") -> str:
 
 
 def _harmless(cell: Any) -> Any:
-    """Return a cell, with an apostrophe in front of a text that a spreadsheet would run as a
-    formula."""
+    """Return a cell that a spreadsheet does not run as a formula.
+
+    Texts that would be run get an apostrophe in front.
+    """
     if not isinstance(cell, str):
         return cell
     begins_like_formula = cell.startswith(("=", "+", "-", "@", "\t", "\r"))
@@ -202,8 +204,10 @@ def _check_content(path: Path, what: str = "a table") -> None:
 
 
 def _text_options(path: Path) -> dict[str, Any]:
-    """Return the options of `pandas.read_csv` with which it guesses nothing but the types of
-    columns."""
+    """Return the options with which `pandas.read_csv` reads delimited text.
+
+    With them it guesses nothing but the types of columns.
+    """
     options: dict[str, Any] = {
         "sep": _delimiter(path),
         "encoding": "utf-8-sig",
@@ -337,8 +341,9 @@ def _rows_of_text(path: Path, delimiter: str, shortened: bool = False) -> Iterat
 
 
 def _read_parquet(path: Path) -> pd.DataFrame:
-    """Return the table in a Parquet file; a named index becomes a column, an unnamed one is
-    dropped.
+    """Return the table in a Parquet file.
+
+    A named index becomes a column, an unnamed one is dropped.
 
     Parquet keeps categories that are numbers as numbers, and pandas' metadata say what they were.
     """
@@ -441,8 +446,10 @@ _BINARY_READERS: dict[str, Callable[[Path], pd.DataFrame]] = {
 
 
 def read_matrix(path: Path, name: str) -> Array:
-    """Return the matrix of numbers in a file; of an archive with several, the one called `name` or
-    K."""
+    """Return the matrix of numbers in a file.
+
+    Of an archive with several arrays it is the one called `name` or K.
+    """
     _check_content(path, "a matrix")
     ending = path.suffix.lower()
     if ending not in (".npy", ".npz", ".csv", ".tsv", ".txt"):
@@ -529,8 +536,10 @@ def require(table: pd.DataFrame, names: Iterable[str], where: object) -> None:
 
 
 def meant(name: str, names: Iterable[str]) -> str:
-    """Return " did you mean …?" with the most similar of several names; an empty text if none
-    is."""
+    """Return " did you mean …?" with the most similar of several names.
+
+    The text is empty if none is similar.
+    """
     spelling = {candidate.lower(): candidate for candidate in names}
     matches = get_close_matches(name.lower(), spelling, n=1)
     return f" did you mean {spelling[matches[0]]!r}?" if matches else ""
@@ -707,8 +716,10 @@ def _to_numbers(column: pd.Series, missing: Mask) -> tuple[Array, list[Fault]]:
 
 
 def _quantities(column: pd.Series) -> pd.Series:
-    """Return the numbers that cells write, or the ones and zeros of truth values, NaN where a cell
-    is neither."""
+    """Return the numbers that cells write, NaN where a cell is no number.
+
+    If all cells are truth values, they count as one and zero.
+    """
     texts = column.astype(object).where(column.notna(), None)
     if column.dropna().astype(str).isin([*_TRUTH_VALUES]).all():
         truth_values = texts.map(lambda cell: float(_TRUTH_VALUES[str(cell)]), na_action="ignore")
@@ -720,8 +731,10 @@ def _quantities(column: pd.Series) -> pd.Series:
 
 
 def _exact_number(cell: Any, approximate: float) -> float:
-    """Return the number that a text writes, correctly rounded; `approximate` where Python cannot
-    read it."""
+    """Return the number that a text writes, correctly rounded.
+
+    Where Python cannot read it, or there is none, `approximate` is returned.
+    """
     if not isinstance(cell, str) or not np.isfinite(approximate):
         return approximate
     try:
@@ -757,8 +770,10 @@ def _text_of(cell: Any, spellings: Collection[str]) -> str:
 
 
 def _has_decimal_comma(text: str) -> bool:
-    """Whether a text is a number with a decimal comma, which is read neither as a number nor as a
-    category."""
+    """Whether a text is a number with a decimal comma.
+
+    Such a text is read neither as a number nor as a category.
+    """
     return re.fullmatch(r"\s*[+-]?\d*,\d+\s*", text) is not None
 
 

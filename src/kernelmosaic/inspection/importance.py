@@ -363,8 +363,9 @@ class _FoldInspection:
         return self._score_where_known(fitted, fold.held_out, has_any_view_held_out)
 
     def _gains(self, fold: _FittedFold, names: list[str]) -> list[float]:
-        """Return how much the score of the base rises with each kernel, zero for kernels of the
-        base.
+        """Return how much the score of the base rises with each kernel.
+
+        It is zero for kernels of the base.
 
         Without a base the list is empty.
         """
@@ -524,7 +525,10 @@ def _fixed_views(model: Estimator) -> dict[int, float]:
 
 
 def _is_unused(model: Estimator, m: int) -> bool:
-    """Whether kernel m has no weight at the optimum, which then is the optimum without it, too."""
+    """Whether kernel m has no weight at the optimum.
+
+    The optimum without it is the same then.
+    """
     if type(model) not in (MKLClassifier, MKLRegressor, MKLSurvival):
         return False
     # These heuristics, and weights that are given, are no optimum.
@@ -576,8 +580,10 @@ class FeatureImportance:
         return [(self.feature_names[j], float(self.importances[j])) for j in self.largest(view, n)]
 
     def to_frame(self) -> Any:
-        """Return a data frame: one row per view and column, the most important first in each
-        view."""
+        """Return a data frame: one row per view and column.
+
+        The most important columns of each view come first.
+        """
         rows = []
         for view, columns in self.views.items():
             for name, importance in self.top(view, len(columns)):
@@ -596,8 +602,9 @@ class FeatureImportance:
 def feature_importance(
     estimator: Estimator, X: MatrixLike, *, n_repeats: int = 5, random_state: Seed = None
 ) -> FeatureImportance:
-    """Return how much the decisions of a fitted model depend on each column, by permuting it within
-    its view.
+    """Return how much the decisions of a fitted model depend on each column.
+
+    A column is permuted within its view.
 
     The importance of a column is √(½ · mean (f(x) − f(x′))²), where x′ is x with the column of
     another sample, drawn among those that have the view. For a linear kernel that is |w_j| times

@@ -225,8 +225,10 @@ def _fit_chunk(
 
 
 def leaves_out_one_by_one(model: Estimator) -> bool:
-    """Whether a model learns by leave-one-out errors and can leave copies of a sample out
-    together."""
+    """Whether a model learns by leave-one-out errors.
+
+    Such a model can also leave copies of a sample out together.
+    """
     if not isinstance(model, BaseRidge) or model.criterion != "loo":
         return False
     return not any(entry.kernel.reads_pairs for entry in model.read_kernels())

@@ -263,7 +263,7 @@ def _draw_groups(
 
 
 def _group_labels(groups: Any, n: int) -> Indices:
-    """Return the group number of each of n samples, or raise if there are more or fewer groups."""
+    """Return the group number of each of n samples, or raise."""
     labels: Indices = np.unique(np.asarray(groups), return_inverse=True)[1].reshape(-1)
     if len(labels) != n:
         raise ValueError(f"groups has {len(labels)} entries for {n} samples: give one per sample.")

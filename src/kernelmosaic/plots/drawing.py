@@ -115,8 +115,10 @@ def line_style(k: int) -> Settings:
 
 
 def open_frame(ax: Any, grid: str = "y") -> None:
-    """Remove the top and right sides of the frame, and draw grey lines along the ticks of an
-    axis."""
+    """Remove the top and right sides of the frame, and draw a grid in grey.
+
+    The lines lead along the ticks of one axis, or of both.
+    """
     ax.spines[["top", "right"]].set_visible(False)
     ax.grid(axis=grid, color="0.9", linewidth=0.6)
     ax.set_axisbelow(True)
@@ -246,8 +248,10 @@ def draw_samples(
 
 
 def draw_zeros(ax: Any, x: Array, y: Array, values: Array, **style: Any) -> list[Any]:
-    """Draw the lines where values on a grid are zero; return their contours, none if there are
-    none."""
+    """Draw the lines where values on a grid are zero, and return their contours.
+
+    The list is empty if there are none.
+    """
     if values.min() < 0 < values.max():
         return [ax.contour(x, y, values, levels=[0.0], **style)]
     return []

@@ -466,8 +466,10 @@ class ProjectionDisplay(Display):
         return self
 
     def _axis_label(self, ordinal: str, share: float) -> str:
-        """Return the label of an axis, with the share that its direction explains if it is
-        known."""
+        """Return the label of an axis, with the share that its direction explains.
+
+        An unknown share is left out.
+        """
         label = f"{ordinal} {self.axis_name}"
         return f"{label} ({100 * share:.1f} %)" if np.isfinite(share) else label
 
