@@ -195,8 +195,7 @@ class Backend:
 
 
 class TorchBackend(Backend):
-    """Tensors on a torch device.
-
+    """Tensors on a torch device; methods without a docstring do what those of `Backend` do.
     Parameters
     ----------
     device : str

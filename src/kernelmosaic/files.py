@@ -44,6 +44,7 @@ def njit(*, cache: bool = False, **options: Any) -> Any:
     import numba
 
     def compiled(function: Callable[..., Any]) -> Any:
+        """Return the compiled function, which Numba compiles when it is first called."""
         dispatcher: Any = numba.njit(**options)(function)
         is_interpreted = dispatcher is function  # NUMBA_DISABLE_JIT
         if not cache or is_interpreted:
@@ -79,21 +80,24 @@ def _function_cache() -> type[Any]:
         """Compiled code as bytes with their digest."""
 
         def reduce(self, result: Any) -> tuple[str, bytes]:
+            """Return what is written for compiled code: its bytes, and their digest."""
             entry: bytes = dumps(super().reduce(result))
             return hashlib.sha256(entry).hexdigest(), entry
 
         def rebuild(self, target_context: Any, stored: Any) -> Any:
+            """Return the compiled code that was written, or raise if its bytes have changed."""
             digest, entry = stored
             if hashlib.sha256(entry).hexdigest() != digest:
                 raise ValueError("the compiled code has changed since it was written")
             return super().rebuild(target_context, pickle.loads(entry))
 
     class RepairedCache(caching.FunctionCache):  # type: ignore[misc]
-        """A cache whose damaged files are thrown away."""
+        """A cache that ignores damaged files and writes them anew."""
 
         _impl_class = CheckedEntries
 
         def load_overload(self, sig: Any, target_context: Any) -> Any:
+            """Return the compiled code for a signature, None if there is none or it is damaged."""
             try:
                 return super().load_overload(sig, target_context)
             except Exception:  # damaged bytes may raise anything as they are read
@@ -101,6 +105,7 @@ def _function_cache() -> type[Any]:
                 return None
 
         def save_overload(self, sig: Any, data: Any) -> None:
+            """Write the compiled code for a signature if that is possible."""
             try:
                 super().save_overload(sig, data)
             except Exception:

@@ -307,6 +307,7 @@ def _rows_of_text(path: Path, delimiter: str, shortened: bool = False) -> Iterat
     plain_letters = re.compile(rf'[^{re.escape(delimiter)}"\r\n]{{2,}}')
 
     def lines_of(file: Iterable[str]) -> Iterator[str]:
+        """Yield the lines of the file, all but the first shortened if `shortened`."""
         for i, line in enumerate(file):
             yield plain_letters.sub("x", line) if shortened and i else line
 

@@ -476,6 +476,7 @@ class _FoldInspection:
         outputs = terms.sum(axis=1) + model.intercept_
 
         def loss(m: int) -> float:
+            """Return the loss of the score for one permutation of kernel m."""
             having = np.flatnonzero(present[:, m])
             shuffled = outputs.copy()
             shuffled[having] += terms[random.permutation(having), m] - terms[having, m]

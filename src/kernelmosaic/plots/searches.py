@@ -257,6 +257,7 @@ class WeightsPathDisplay(Display):
         names = [self.names[m] for m in self.shown_]
 
         def draw(weights: Array, line_options: Iterable[Settings]) -> list[Any]:
+            """Draw the weights of the kernels along C, and return one line per kernel."""
             lines = []
             for m, options in zip(self.shown_, line_options, strict=False):
                 (line,) = ax.plot(self.Cs, weights[:, m], **options | style)
