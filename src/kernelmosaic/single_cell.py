@@ -383,7 +383,10 @@ class Modality:
         """Return columns as a sparse or dense array of floats, or raise if an entry is not
         finite."""
         has_all_columns = len(columns) == len(self.columns) and bool(np.all(np.diff(columns) == 1))
-        blocks = [block if has_all_columns else block[:, columns] for block in self._blocks()]
+        if has_all_columns:
+            blocks = list(self._blocks())
+        else:
+            blocks = [block[:, columns] for block in self._blocks()]
         is_sparse = sparse.issparse(blocks[0])
         matrix: Any
         if not is_sparse:

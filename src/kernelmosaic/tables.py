@@ -755,7 +755,9 @@ def texts_of(
     texts = []
     for cell, is_missing in zip(column, column.isna().to_numpy(), strict=True):
         text = None if is_missing else _text_of(cell, spellings)
-        texts.append(None if text in missing else text)
+        if text in missing:
+            text = None
+        texts.append(text)
     return pd.Series(texts, index=column.index, name=column.name, dtype=object)
 
 

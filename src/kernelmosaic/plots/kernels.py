@@ -309,8 +309,10 @@ class ColumnRelevanceDisplay(KernelWeightsDisplay):
                 _, kernel, columns = entry
             widths = _column_widths(kernel)
             if widths is not None:
+                if columns is None:
+                    columns = slice(None)
                 relevance = np.zeros(len(column_names))
-                relevance[slice(None) if columns is None else columns] = widths.min() / widths
+                relevance[columns] = widths.min() / widths
                 relevance_of_kernel[name] = relevance
         if not relevance_of_kernel:
             raise ValueError(

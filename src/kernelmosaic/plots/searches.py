@@ -523,7 +523,10 @@ def _pair_of_factors(factors: Any, labels: list[str]) -> list[int]:
             f" {', '.join(labels)}."
         )
     pair = (0, 1) if factors is None else factors
-    numbers = [labels.index(factor) if factor in labels else factor for factor in pair]
+    numbers = []
+    for factor in pair:
+        number = labels.index(factor) if factor in labels else factor
+        numbers.append(number)
     are_two = len(numbers) == 2 and numbers[0] != numbers[1]
     if not are_two or any(number not in range(len(labels)) for number in numbers):
         raise ValueError(
