@@ -61,9 +61,9 @@ def _check_files(
         inputs[request.view_file] = "a JSON file"
     read = [existing_file(path, what) for path, what in inputs.items()]
     if request.on is not None:
-        from kernelmosaic.cli.training_table import file_view
+        from kernelmosaic.cli.training_table import parse_file_view
 
-        read += [file_view(text)[1] for text in request.views]
+        read += [parse_file_view(text)[1] for text in request.views]
     read += [Path(text.partition("=")[2]) for text in request.kernels]
     report = getattr(request, "report", None)
     model = request.model if isinstance(request, requests.EmbedRequest) else None

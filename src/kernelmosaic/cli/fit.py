@@ -176,29 +176,33 @@ class Trained:
     @property
     def y(self) -> AnyArray:
         """The targets of the rows learned from."""
-        return self.training.target.y[self.training.rest]
+        return self.training.target.y[self.training.training_rows]
 
     @property
     def groups(self) -> Indices | None:
         """The groups of the rows learned from, if these are left out together."""
-        return None if self.training.groups is None else self.training.groups[self.training.rest]
+        return (
+            None
+            if self.training.groups is None
+            else self.training.groups[self.training.training_rows]
+        )
 
     @cached_property
     def noted(self) -> Settings:
         """What `predict` and `inspect` need; values that a model file can hold."""
         request, training, model, path = self.training.request, self.training, self.model, self.path
-        task, inside, test = training.target.task, training.table.iloc[training.rest], None
-        if len(training.held):
-            predicted = self.pipeline.predict(training.table.iloc[training.held])
-            test = methods.measured(task, training.target.y[training.held], predicted)
+        task, inside, test = training.target.task, training.table.iloc[training.training_rows], None
+        if len(training.test_rows):
+            predicted = self.pipeline.predict(training.table.iloc[training.test_rows])
+            test = methods.measured(task, training.target.y[training.test_rows], predicted)
         return {
             "task": task,
             "method": request.method,
             "target": request.target,
             "targets": list(training.target.columns),
-            "rows": len(training.rest),
-            "fingerprints": training.fingerprints[training.rest],
-            **training.noted,
+            "rows": len(training.training_rows),
+            "fingerprints": training.fingerprints[training.training_rows],
+            **training.record,
             "price": {
                 "name": methods.parameter_of(request),
                 "value": float(self.C),
@@ -310,7 +314,7 @@ def describe_views(training: TrainingTable, most: int = 20) -> list[str]:
 def make_splitter(training: TrainingTable) -> Any:
     """Return what divides the rows into parts to be held out in turn; None of ridge, and with
     --folds 0."""
-    request, y = training.request, training.target.y[training.rest]
+    request, y = training.request, training.target.y[training.training_rows]
     if request.folds == 0:
         return None
     values, counts = np.unique(_strata(request, y), return_counts=True)
@@ -352,7 +356,7 @@ def make_pipeline(training: TrainingTable) -> Pipeline:
     request = training.request
     methods.check_request(request)
     scale = (
-        float(np.std(training.target.y[training.rest])) or 1.0
+        float(np.std(training.target.y[training.training_rows])) or 1.0
         if request.task == "regression"
         else 1.0
     )
@@ -384,11 +388,14 @@ def train(training: TrainingTable, pipeline: Pipeline, splitter: Any, advance: A
         fit to all rows.
     """
     request, task = training.request, training.target.task
-    table, y = training.table.iloc[training.rest], training.target.y[training.rest]
+    table, y = (
+        training.table.iloc[training.training_rows],
+        training.target.y[training.training_rows],
+    )
     start = perf_counter()
     if splitter is None:
         advance("fitting to all rows", 0)
-        groups = None if training.groups is None else training.groups[training.rest]
+        groups = None if training.groups is None else training.groups[training.training_rows]
         params = {} if groups is None else {"model__groups": groups}
         target = None if task == "one-class" else y
         _, said = _with_warnings(lambda: pipeline.fit(table, target, **params))
@@ -447,7 +454,10 @@ def _follow_paths(
     """Fit to all parts but one along the values of C, for every norm, and choose by the rows held
     out."""
     request, task = training.request, training.target.task
-    table, y = training.table.iloc[training.rest], training.target.y[training.rest]
+    table, y = (
+        training.table.iloc[training.training_rows],
+        training.target.y[training.training_rows],
+    )
     # As the CV estimators choose, unless C, the norm, or what kernels cost, is given.
     price = methods.price_of(request)
     like = MKLSurvivalCV() if task == "survival" else MKLClassifierCV()
@@ -492,7 +502,7 @@ def train_without(trained: Trained, view: str) -> tuple[Trained, Mask]:
     """Train as before without the kernels of a view; also return which rows have another one, and
     are learned from."""
     training, names = trained.training, trained.model.view_names_
-    table, others = training.table.iloc[training.rest], {*names} - {view}
+    table, others = training.table.iloc[training.training_rows], {*names} - {view}
     known = np.ones(len(table), dtype=bool)
     if training.plan.impute in ("none", "views") and others <= {*training.views}:
         known = np.any(
@@ -509,7 +519,9 @@ def train_without(trained: Trained, view: str) -> tuple[Trained, Mask]:
             else training.request.method
         ),
     )
-    less = replace(training, request=request, kernels=kernels, rest=training.rest[known])
+    less = replace(
+        training, request=request, kernels=kernels, training_rows=training.training_rows[known]
+    )
     return train(less, make_pipeline(less), make_splitter(less), lambda what, done: None), known
 
 
@@ -628,7 +640,7 @@ def run_unlabelled(request: EmbedRequest) -> None:
     training = read_training_table(FitRequest(**shared, task="one-class"), unlabelled_kernels())
     raw = tables.read_table(request.path)
     tables.require(raw, request.ids, request.path)
-    own = raw.iloc[training.places]
+    own = raw.iloc[training.file_rows]
     say(*describe_views(training), *training.notes)
     pipeline = Pipeline([*training.plan.steps(), ("model", make_model(request, training.kernels))])
     with warnings.catch_warnings(record=True, action="always") as said:
@@ -637,12 +649,12 @@ def run_unlabelled(request: EmbedRequest) -> None:
     model = pipeline.named_steps["model"]
     ids: Settings = {}
     if request.ids:
-        carried = tables.read_as_written(request.path, request.ids).iloc[training.places]
+        carried = tables.read_as_written(request.path, request.ids).iloc[training.file_rows]
         ids = {name: carried[name].to_numpy() for name in request.ids}
     found = pd.DataFrame(ids | placed(getattr(model, "labels_", None), model.embedding_))
     if getattr(model, "n_clusters_", 0) > 1:
         found["silhouette"] = rounded({"silhouette": model.silhouette_})["silhouette"]
-    pipeline.training_ = training.noted
+    pipeline.training_ = training.record
     pipeline.schema_ = training.schema
     if request.output is None:
         print(tables.table_text(found), end="")

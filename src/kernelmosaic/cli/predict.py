@@ -28,10 +28,10 @@ from kernelmosaic.cli.training_table import (
     NO_SCHEMA,
     Joined,
     join_tables,
-    keep_rows,
-    located,
-    or_faults,
+    locate_faults,
+    read_or_faults,
     row_names,
+    rows_with_views,
     target_values,
 )
 from kernelmosaic.engine.pipelines import behind_pipeline
@@ -125,9 +125,9 @@ class NewRows:
             table = tables.read_columns(raw, numbers, texts, path, views)[names]
             return cls(request, estimator, model, training, None, raw, table, carried, joined)
         _check_files(plan, training, raw)
-        raw = raw.iloc[keep_rows(plan, raw, request.on, path, request.drop_empty)]
-        table, faults = or_faults(lambda: plan.table(raw, path), None)
-        tables.refuse(located(faults, raw, joined), path)
+        raw = raw.iloc[rows_with_views(plan, raw, request.on, path, request.drop_empty)]
+        table, faults = read_or_faults(lambda: plan.table(raw, path), None)
+        tables.refuse(locate_faults(faults, raw, joined), path)
         if not request.kernels:
             check_row_numbers(table, plan, n_samples(model), path, raw.index)
         return cls(request, estimator, model, training, plan, raw, table, carried, joined)
@@ -424,8 +424,8 @@ def _truth(rows: NewRows) -> TargetLike:
     ):
         return None
     try:
-        y, faults = or_faults(lambda: target_values(raw, task, columns, path), np.empty(0))
-        tables.refuse(located(faults, raw, None), path)
+        y, faults = read_or_faults(lambda: target_values(raw, task, columns, path), np.empty(0))
+        tables.refuse(locate_faults(faults, raw, None), path)
     except ValueError as error:
         text = str(error).removesuffix(".")
         raise ValueError(

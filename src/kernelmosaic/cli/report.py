@@ -108,7 +108,7 @@ class _FitReport:
             self._page.figure(make(), alt, caption)
 
     def _add_views(self) -> None:
-        training, files, n_test = self.training, self.training.files, len(self.training.held)
+        training, files, n_test = self.training, self.training.files, len(self.training.test_rows)
         joined = f", joined by column `{files['on']}`" if files["on"] else ""
         of_test = f", {n_test} test rows among them" if n_test else ""
         caption = f"The views of all {len(training.table)} rows of the table{of_test}{joined}."
@@ -226,7 +226,7 @@ class _FitReport:
     def _p_value(self, view: str, less: Trained, most: int = 1000) -> float | None:
         """Return the p-value of a view given the machine without it, by the rows that have it; None
         of too few."""
-        training, inside = self.training, less.training.rest
+        training, inside = self.training, less.training.training_rows
         has = np.arange(len(inside))
         if view in training.views:
             own = training.table.iloc[inside][training.views[view]["columns"]]
@@ -358,9 +358,9 @@ class _FitReport:
     def _add_split(self) -> None:
         training = self.training
         rows, what = (
-            (training.held, "test rows")
-            if len(training.held)
-            else (training.rest, "rows learned from")
+            (training.test_rows, "test rows")
+            if len(training.test_rows)
+            else (training.training_rows, "rows learned from")
         )
         X, y = (
             self.trained.pipeline[:-1].transform(training.table.iloc[rows]),
@@ -487,7 +487,7 @@ class _FitReport:
     def _add_survival(self, predicted: AnyArray) -> None:
         """Add the Brier score of survival functions of rows held out in turn, and the calibration
         on test rows."""
-        y, training, test = self.y, self.training, self.training.held
+        y, training, test = self.y, self.training, self.training.test_rows
         if len(usual_times(y)) < 2:
             return
         functions = self.model.curves_.functions(predicted, False)
@@ -563,7 +563,7 @@ class _FitReport:
     def _add_columns(self, work: float = 2e9) -> None:
         """Add the columns that decisions depend on most, in each view; of many rows and columns, by
         fewer rows."""
-        training, inside = self.training, self.training.rest
+        training, inside = self.training, self.training.training_rows
         n_columns = sum(len(view["columns"]) for view in training.views.values())
         each = max(1, n_columns * max(len(self.model.support_), 1) * len(self.model.kernel_names_))
         count = int(np.clip(work / each, min(20, len(inside)), len(inside)))
@@ -600,9 +600,9 @@ class _FitReport:
 
     def _add_row(self) -> None:
         """Add what decides on one row: the first that lacks a view or, if none does, the first."""
-        table = self.training.table.iloc[self.training.rest]
+        table = self.training.table.iloc[self.training.training_rows]
         row = first_lacking(table, self.training.plan)
-        number = self.training.places[self.training.rest[row]] + 1
+        number = self.training.file_rows[self.training.training_rows[row]] + 1
         text = (
             f"Row {number} of the table, which the model has learned from: what each view adds to"
             " its decision. `kernelmosaic explain --report` does the same for new rows."
