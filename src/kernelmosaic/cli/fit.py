@@ -360,7 +360,7 @@ def make_pipeline(training: TrainingTable) -> Pipeline:
         if request.task == "regression"
         else 1.0
     )
-    if request.folds == 0 and request.method != "ridge" and methods.price_of(request) is None:
+    if request.folds == 0 and request.method != "ridge" and methods.given_value_of(request) is None:
         raise ValueError(
             f"--folds 0: without cross-validation give the C, such as --C {scale:.3g}."
         )
@@ -401,7 +401,9 @@ def train(training: TrainingTable, pipeline: Pipeline, splitter: Any, advance: A
         _, said = _with_warnings(lambda: pipeline.fit(table, target, **params))
         seconds = perf_counter() - start
         if request.method != "ridge":
-            return Trained(training, pipeline, methods.price_of(request) or 1.0, seconds, said)
+            return Trained(
+                training, pipeline, methods.given_value_of(request) or 1.0, seconds, said
+            )
         model = pipeline.named_steps["model"]
         held = _left_out(model, task, y, groups, methods.baseline_of(task, y, y, request.nu))
         return Trained(training, pipeline, float(model.alpha_), seconds, said, held)
@@ -459,7 +461,7 @@ def _follow_paths(
         training.target.y[training.training_rows],
     )
     # As the CV estimators choose, unless C, the norm, or what kernels cost, is given.
-    price = methods.price_of(request)
+    price = methods.given_value_of(request)
     like = MKLSurvivalCV() if task == "survival" else MKLClassifierCV()
     free = (
         request.method == "mkl"
