@@ -25,7 +25,7 @@ from kernelmosaic.cli import methods
 from kernelmosaic.cli.output import (
     facts,
     gate_summary,
-    noting,
+    note_on_failure,
     print_facts,
     print_shares,
     progress,
@@ -572,7 +572,7 @@ def publish(trained: Trained, make_page: Callable[[Trained], Page] | None = None
     trained.pipeline.schema_ = trained.training.schema
     save(trained.pipeline, request.output)
     if make_page is not None:
-        with noting(f"The model is complete: {request.output}."):
+        with note_on_failure(f"The model is complete: {request.output}."):
             make_page(trained).write(str(request.report))
     reason = f" ({request.reason})" if request.reason else ""
     loss = "" if request.loss is None else f" ({request.loss})"

@@ -22,7 +22,7 @@ from kernelmosaic._typing import (
 )
 from kernelmosaic.cli.layout import ROW_COLUMN, Plan, check_row_numbers, extend, n_samples
 from kernelmosaic.cli.methods import measured
-from kernelmosaic.cli.output import class_names, load_model, noting, say, with_error
+from kernelmosaic.cli.output import class_names, describe_score, load_model, note_on_failure, say
 from kernelmosaic.cli.requests import ExplainRequest, NewRowsRequest, PredictRequest
 from kernelmosaic.cli.training_table import (
     NO_SCHEMA,
@@ -355,7 +355,7 @@ def _scored(rows: NewRows, truth: Any) -> str:
     score = measured(
         task, truth, rows.estimator.predict(rows.table) if task == "survival" else rows.predicted
     )
-    text = with_error(task, score["value"], score["error"], f"{score['n']} rows")
+    text = describe_score(task, score["value"], score["error"], f"{score['n']} rows")
     text = f"{score['name']} on column {target!r}: {text}"
     if rows.on is not None and rows.on not in rows.raw.columns:
         return text
@@ -477,7 +477,7 @@ def run_explanation(request: ExplainRequest) -> None:
     if output is not None:
         tables.write_table(answers, output)
     if report is not None:
-        with noting(f"The table is complete: {output}." if output else ""):
+        with note_on_failure(f"The table is complete: {output}." if output else ""):
             explanation_page(rows, answers, request).write(report)
     if output is not None:
         print(f"Contributions: {output} ({len(answers)} rows)")

@@ -17,7 +17,7 @@ from kernelmosaic import plots
 from kernelmosaic._typing import AnyArray, Settings
 from kernelmosaic.cli.fit import PathChoice, Trained, cautions, train_without
 from kernelmosaic.cli.methods import SCORES, bootstrap_error, score_of, standard_error, usual_answer
-from kernelmosaic.cli.output import facts, share_rows, with_error
+from kernelmosaic.cli.output import describe_score, facts, share_rows
 from kernelmosaic.cli.predict import add_waterfall, first_lacking
 from kernelmosaic.engine.tasks import Labels
 from kernelmosaic.estimators.card import ModelCard
@@ -265,7 +265,7 @@ class _FitReport:
         self._page.heading("Accuracy on unseen rows")
         result = ""
         if score:
-            value = with_error(self.task, score["mean"], score["error"], f"{score['n']} rows")
+            value = describe_score(self.task, score["mean"], score["error"], f"{score['n']} rows")
             result = f" The {score['how']} {score['name']} is {value}."
         if score and self.card.is_ridge:
             what = (
@@ -285,7 +285,7 @@ class _FitReport:
                 f" baseline without features (dashed).{result}"
             )
         if test:
-            value = with_error(self.task, test["value"], test["error"], f"{test['n']} rows")
+            value = describe_score(self.task, test["value"], test["error"], f"{test['n']} rows")
             self._page.paragraph(
                 "The test rows were set aside before anything was learned or chosen. On them, the"
                 f" {test['name']} is {value}."
