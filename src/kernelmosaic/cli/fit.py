@@ -31,7 +31,7 @@ from kernelmosaic.cli.output import (
     progress,
     say,
 )
-from kernelmosaic.cli.predict import placed, rounded
+from kernelmosaic.cli.predict import columns_of_embedding, rounded
 from kernelmosaic.cli.requests import (
     ClusterRequest,
     EmbedRequest,
@@ -653,7 +653,9 @@ def run_unlabelled(request: EmbedRequest) -> None:
     if request.ids:
         carried = tables.read_as_written(request.path, request.ids).iloc[training.file_rows]
         ids = {name: carried[name].to_numpy() for name in request.ids}
-    found = pd.DataFrame(ids | placed(getattr(model, "labels_", None), model.embedding_))
+    found = pd.DataFrame(
+        ids | columns_of_embedding(getattr(model, "labels_", None), model.embedding_)
+    )
     if getattr(model, "n_clusters_", 0) > 1:
         found["silhouette"] = rounded({"silhouette": model.silhouette_})["silhouette"]
     pipeline.training_ = training.record

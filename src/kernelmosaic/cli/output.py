@@ -29,6 +29,9 @@ from kernelmosaic.estimators.card import KernelShare, ModelCard
 from kernelmosaic.persistence import ModelFileInfo, info, load
 from kernelmosaic.tables import some
 
+#: Tables of a page with more rows than this have a box that filters them. Chosen by hand.
+MOST_ROWS_AT_A_GLANCE = 12
+
 #: The least share of all weights with which a kernel is listed: below it, a weight would print as
 #: 0.0000.
 _LEAST_SHARE = 5e-5
