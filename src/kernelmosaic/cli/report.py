@@ -49,10 +49,10 @@ class _FitReport:
             trained.training.request,
             trained.training,
         )
-        self.model, self.noted, self.held = trained.model, trained.noted, trained.held_out
+        self.model, self.record, self.held = trained.model, trained.record, trained.held_out
         self.card = ModelCard(self.model)
         self.task, self.y, self.draws = (
-            self.noted["task"],
+            self.record["task"],
             trained.y,
             find_spec("matplotlib") is not None,
         )
@@ -63,7 +63,7 @@ class _FitReport:
 
     def page(self) -> Page:
         """Return the page, written from top to bottom."""
-        noted, test = self.noted, self.noted["test"]
+        noted, test = self.record, self.record["test"]
         what = "what is normal" if self.request.target is None else repr(self.request.target)
         lead = (
             f"A model of type {type(self.model).__name__} learned from {noted['rows']} rows and"
@@ -151,7 +151,7 @@ class _FitReport:
         )
         if len(self.card.views) > 1:
             self._add_view_weights()
-        learned = self.trained.path.learned if self.trained.path else {}
+        learned = self.trained.path.learned_weights if self.trained.path else {}
         draw = partial(
             plots.KernelWeightsDisplay.from_estimator,
             self.model,
@@ -161,7 +161,7 @@ class _FitReport:
         )
         self._draw(draw, "Weight of each kernel", "The weights, the largest first.")
         found = sorted(self.card.kernels, key=lambda share: -share.share)
-        head, rows = share_rows(found, self.noted["gates"])
+        head, rows = share_rows(found, self.record["gates"])
         classes = [str(c) for c in self.card.classes] if found[0].by_class else []
         rows = [
             [*row, *(f"{weight:.3f}" for weight in one.by_class)]
@@ -261,7 +261,7 @@ class _FitReport:
         )
 
     def _add_scores(self) -> None:
-        score, test, groups = self.noted["score"], self.noted["test"], self.request.groups
+        score, test, groups = self.record["score"], self.record["test"], self.request.groups
         self._page.heading("Accuracy on unseen rows")
         result = ""
         if score:
@@ -296,7 +296,7 @@ class _FitReport:
     def _add_path(self, path: PathChoice) -> None:
         """Add the scores of the parts by C, and the penalties that rmkl has found."""
         name, score, C, search = (
-            self.noted["price"]["name"],
+            self.record["price"]["name"],
             SCORES[self.task][0],
             self.trained.C,
             self.trained.search,
@@ -304,16 +304,16 @@ class _FitReport:
 
         def draw() -> Any:
             # Hazards are chosen by their likelihood, which is another score.
-            scores = {path.norm: path.scores} if self.request.loss == "cox" else path.norms
-            drawn = plots.ValidationPathDisplay(path.found.Cs, scores, (path.norm, C), name).plot()
-            baseline = self.noted["score"]["baseline"]
+            scores = {path.norm: path.scores} if self.request.loss == "cox" else path.scores_by_norm
+            drawn = plots.ValidationPathDisplay(path.result.Cs, scores, (path.norm, C), name).plot()
+            baseline = self.record["score"]["baseline"]
             drawn.ax_.axhline(
                 baseline, linestyle="--", color="0.4", label="baseline without features"
             )
             drawn.ax_.legend(edgecolor="none")  # on white: it may lie on the line
             return drawn
 
-        if len(path.found.Cs) > 1:
+        if len(path.result.Cs) > 1:
             self._draw(draw, f"Cross-validated {score} against {name}", f"The {score} by {name}.")
         factor, unit = (1, "") if self.task in ("regression", "survival") else (100, " %")
         rows = [
@@ -323,12 +323,12 @@ class _FitReport:
                 f"{factor * own.std():.3f}",
                 "yes" if value == C else "no",
             ]
-            for value, own in zip(path.found.Cs, path.scores.T, strict=True)
+            for value, own in zip(path.result.Cs, path.scores.T, strict=True)
             if not np.isnan(own.mean())
         ]
         head, more = [name, score, "standard deviation", "used"], ""
         if self.request.loss == "cox":
-            likelihoods = path.norms[path.norm].mean(axis=0)
+            likelihoods = path.scores_by_norm[path.norm].mean(axis=0)
             rows = [
                 [*row, f"{one:.4f}"]
                 for row, one in zip(rows, likelihoods[~np.isnan(likelihoods)], strict=True)
@@ -391,7 +391,7 @@ class _FitReport:
                     f"{100 * np.mean(has == said):.1f}",
                 ]
                 for name, has, said in zip(
-                    self.noted["targets"], self.y.T, predicted.T, strict=True
+                    self.record["targets"], self.y.T, predicted.T, strict=True
                 )
             ]
             head = ("label", "rows that have it", "predicted", "right %")
