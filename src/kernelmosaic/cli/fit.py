@@ -67,8 +67,8 @@ _PENALTY_SEARCH_TOL = 1e-2
 #: The points that the search of penalties tries after its design. Chosen by hand.
 _PENALTY_SEARCH_STEPS = 10
 
-#: The most kernels for which the response surface is quadratic; above, it is a plane. Of P kernels a
-#: quadratic surface needs P (P + 1)/2 points, 21 for six, and a plane needs P.
+#: The most kernels for which the response surface is quadratic; above, it is a plane. For P kernels
+#: a quadratic surface needs P (P + 1)/2 points, 21 for six, and a plane needs P.
 _MOST_KERNELS_OF_QUADRATIC = 6
 
 #: The share of support vectors above which the user is told that predictions will be slow.
