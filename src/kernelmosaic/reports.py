@@ -193,7 +193,7 @@ def _with_code(text: str) -> str:
     if len(parts) % 2 == 0:  # an odd number of backticks, which are left as they are
         return _text(text)
     # Every second part stands between two backticks.
-    parts[1::2] = [f"<code>{part}</code>" for part in parts[1::2]]
+    parts[1::2] = [f"<code>{code}</code>" for code in parts[1::2]]
     return "".join(parts)
 
 
@@ -203,7 +203,7 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[Any]], name: str) -> str
     If there are many columns and long cells, narrow screens show every row cell by cell: for that
     the cells carry the names of their columns.
     """
-    cells = [[cell if isinstance(cell, Cell) else Cell(cell) for cell in row] for row in rows]
+    cells = [[_as_cell(value) for value in row] for row in rows]
     columns: Any = [()] * len(head)
     if cells:
         columns = zip(*cells, strict=True)
@@ -214,30 +214,45 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[Any]], name: str) -> str
 
     head_cells = []
     head_attributes = []
-    for text, is_figure in zip(head, holds_figures, strict=True):
-        class_attribute = _class_attribute("n" if is_figure else "")
-        head_cells.append(f'<th scope="col"{class_attribute}>{_text(text)}</th>')
+    figure_classes = ["n" if is_figure else "" for is_figure in holds_figures]
+    for text, figure_class in zip(head, figure_classes, strict=True):
+        head_cells.append(f'<th scope="col"{_class_attribute(figure_class)}>{_text(text)}</th>')
         head_attributes.append(f' data-head="{escape(text)}"' if is_long and text else "")
     lines = []
     for row in cells:
         row_cells = [
-            _cell(cell, j, holds_figures[j], head_attributes[j]) for j, cell in enumerate(row)
+            _cell(cell, j, figure_classes[j], head_attributes[j]) for j, cell in enumerate(row)
         ]
         lines.append(f"<tr>{''.join(row_cells)}</tr>")
     body = "\n".join(lines)
-    class_attribute = _class_attribute("long" if is_long else "")
+    table_class = "long" if is_long else ""
     return (
-        f'<table{class_attribute} aria-labelledby="{name}">\n'
+        f'<table{_class_attribute(table_class)} aria-labelledby="{name}">\n'
         f"<thead><tr>{''.join(head_cells)}</tr></thead>\n"
         f"<tbody>\n{body}\n</tbody>\n</table>"
     )
 
 
-def _cell(cell: Cell, column: int, is_figure: bool, head_attribute: str) -> str:
-    """Return a cell of a table; that of the first column names the row."""
+def _as_cell(value: Any) -> Cell:
+    """Return a value as a cell without a colour; cells are returned unchanged."""
+    return value if isinstance(value, Cell) else Cell(value)
+
+
+def _cell(cell: Cell, column: int, figure_class: str, head_attribute: str) -> str:
+    """Return a cell of a table; that of the first column names the row.
+
+    Parameters
+    ----------
+    cell : Cell
+    column : int
+    figure_class : {"", "n"}
+        The class of cells in columns of figures.
+    head_attribute : str
+        The attribute with the name of the column; empty if narrow screens show rows as rows.
+    """
     is_empty = cell.text is None or cell.text == ""
     text = "–" if is_empty else _text(cell.text)
-    attributes = _class_attribute("n" if is_figure else "", cell.tone) + head_attribute
+    attributes = _class_attribute(figure_class, cell.tone) + head_attribute
     if column > 0:
         return f"<td{attributes}>{text}</td>"
     # A line may end here: a narrow screen breaks the name of a kernel before its width.

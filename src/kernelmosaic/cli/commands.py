@@ -76,17 +76,23 @@ def _check_files(
     if isinstance(request, requests.EmbedRequest):
         outputs["--model"] = request.model
     for option, output in outputs.items():
-        if output is None or not output.exists():
-            continue
-        for path in inputs:
-            if os.path.exists(path) and output.samefile(path):
-                raise ValueError(
-                    f"{option} {output}: this file is read, and would be overwritten; give another"
-                    " name."
-                )
+        if output is not None and output.exists():
+            _refuse_overwriting(option, output, inputs)
     if report is not None and report == request.output:
-        what = "model" if isinstance(request, requests.FitRequest) else "table"
-        raise ValueError(f"--report {report}: the {what} is written there; give another name.")
+        content = "table"
+        if isinstance(request, requests.FitRequest):
+            content = "model"
+        raise ValueError(f"--report {report}: the {content} is written there; give another name.")
+
+
+def _refuse_overwriting(option: str, output: Path, inputs: Sequence[Path]) -> None:
+    """Refuse an existing output file that is one of the inputs."""
+    for path in inputs:
+        if os.path.exists(path) and output.samefile(path):
+            raise ValueError(
+                f"{option} {output}: this file is read, and would be overwritten; give another"
+                " name."
+            )
 
 
 def _need_skops() -> None:
@@ -163,7 +169,9 @@ def run(argv: Sequence[str] | None = None, commands: typer.Typer = app) -> int:
     try:
         code = _parser(commands)(args=words, prog_name="kernelmosaic", standalone_mode=False)
     except usage_error as error:
-        return _fail(_describe_usage_error(error, sys.argv[1:] if words is None else words))
+        if words is None:
+            words = sys.argv[1:]
+        return _fail(_describe_usage_error(error, words))
     except OSError as error:
         return _fail(_describe_system_error(error))
     except (ImportError, MemoryError, ValueError) as error:
@@ -217,18 +225,22 @@ def _describe_usage_error(error: Any, arguments: Sequence[str]) -> str:
     parameter = getattr(error, "param", None)
     message = str(error.message).removeprefix("Value error, ")
     if parameter is None or not message:
-        command = error.ctx.command_path if error.ctx is not None else "kernelmosaic"
+        command = "kernelmosaic"
+        if error.ctx is not None:
+            command = error.ctx.command_path
         text = error.format_message()
-        stop = "" if text[-1:] in ".?" else "."
-        return f"{text}{stop} `{command} --help` lists what can be given."
+        if text[-1:] not in ".?":
+            text += "."
+        return f"{text} `{command} --help` lists what can be given."
     option, value = _typed_option(parameter, arguments)
     literal = re.escape(value)
     for pattern, plain in _PARSER_MESSAGES:
         message = re.sub(pattern.replace("{value}", literal), plain, message)
     # The value is added if the message does not have it as a word.
     has_value = not value or re.search(rf"(?<![\w.]){literal}(?![\w.])", message) is not None
-    value_text = "" if has_value else f" {value}"
-    return f"{option}{value_text}: {message[:1].lower() + message[1:]}"
+    if not has_value:
+        option += f" {value}"
+    return f"{option}: {message[:1].lower() + message[1:]}"
 
 
 def _describe_system_error(error: OSError) -> str:

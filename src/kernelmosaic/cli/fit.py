@@ -259,7 +259,9 @@ class Trained:
         held_out = self.held_out
         if held_out is None:
             return None
-        mean = held_out.scores.mean() if self.search is None else self.search.best_score_
+        mean = held_out.scores.mean()
+        if self.search is not None:
+            mean = self.search.best_score_
         task = self.training.target.task
         return {
             "name": methods.SCORES[task][0],
@@ -280,16 +282,15 @@ class Trained:
                 _root_mean_square_error, held_out.predictions, ".4g"
             )
         if held_out.probabilities is not None:
-            # Of two classes, the area of the second is that of the first.
-            classes = list(enumerate(self.model.classes_))
-            if len(classes) == 2:
-                classes = classes[1:]
             mean_of_classes = "mean of the classes; "
+            classes = list(enumerate(self.model.classes_))
+            area_note = mean_of_classes
+            if len(classes) == 2:
+                # The area of the second class is that of the first.
+                classes = classes[1:]
+                area_note = ""
             further["AUC"] = self._with_error(
-                partial(_mean_area, classes),
-                held_out.probabilities,
-                ".3f",
-                mean_of_classes if len(classes) > 1 else "",
+                partial(_mean_area, classes), held_out.probabilities, ".3f", area_note
             )
             further["F1"] = self._with_error(
                 methods.macro_f1, held_out.predictions, ".3f", mean_of_classes
@@ -318,7 +319,7 @@ class Trained:
 
 
 def _root_mean_square_error(y: AnyArray, predicted: AnyArray) -> float:
-    return np.sqrt(np.mean((y - predicted) ** 2))
+    return float(np.sqrt(np.mean((y - predicted) ** 2)))
 
 
 def _mean_area(classes: list[tuple[int, Any]], y: AnyArray, p: AnyArray) -> float:
@@ -358,7 +359,9 @@ def describe_views(training: TrainingTable) -> list[str]:
     for name, view in list(training.views.items())[:_MOST_DESCRIBED_VIEWS]:
         columns = view["columns"]
         n_lacking = training.lacking[name]
-        plural = "s" if len(columns) > 1 else ""
+        n_columns = "1 column"
+        if len(columns) > 1:
+            n_columns = f"{len(columns)} columns"
         first_columns = ", ".join(columns[:4])
         if len(columns) > 4:
             first_columns += ", …"
@@ -366,7 +369,7 @@ def describe_views(training: TrainingTable) -> list[str]:
         lacking = ""
         if n_lacking or source:
             lacking = f"; lacked by {n_lacking} of {len(training.table)} rows"
-        content = f"{len(columns)} column{plural} ({first_columns}); {' + '.join(view['kernels'])}"
+        content = f"{n_columns} ({first_columns}); {' + '.join(view['kernels'])}"
         lines.append(f"view {name}{source}: {content}{lacking}")
     if len(training.views) > _MOST_DESCRIBED_VIEWS:
         lines.append(f"and {len(training.views) - _MOST_DESCRIBED_VIEWS} more views")
@@ -393,7 +396,9 @@ def make_splitter(training: TrainingTable) -> Any:
         )
     if request.method == "ridge":
         return None
-    n_folds = DEFAULT_FOLDS if request.folds is None else request.folds
+    n_folds = request.folds
+    if n_folds is None:
+        n_folds = DEFAULT_FOLDS
     shuffled = {"shuffle": request.seed is not None, "random_state": request.seed}
     if request.task == "regression":
         # R² needs two rows in a fold.
@@ -401,19 +406,22 @@ def make_splitter(training: TrainingTable) -> Any:
     if request.task not in ("classification", "survival"):
         return KFold(min(n_folds, len(y)), **shuffled)
     if len(single):
-        what = f"event {int(single[0])}"
         if request.task == "classification":
-            what = f"class {str(single[0])!r}"
+            stratum = f"class {str(single[0])!r}"
+        else:
+            stratum = f"event {int(single[0])}"
         raise ValueError(
-            f"{what} has one row to learn from: cross-validation needs two of each. Leave it out,"
-            " or switch cross-validation off with --folds 0 and a C, such as --C 1."
+            f"{stratum} has one row to learn from: cross-validation needs two of each. Leave it"
+            " out, or switch cross-validation off with --folds 0 and a C, such as --C 1."
         )
     return StratifiedKFold(int(min(n_folds, counts.min())), **shuffled)
 
 
 def _strata(request: FitRequest, y: AnyArray) -> AnyArray:
     """Return what the folds should have alike: the classes, or whether the event was observed."""
-    return y[:, 0].astype(int) if request.task == "survival" else y
+    if request.task == "survival":
+        return y[:, 0].astype(int)
+    return y
 
 
 def _training_groups(training: TrainingTable) -> Indices | None:
@@ -492,11 +500,14 @@ def train(training: TrainingTable, pipeline: Pipeline, splitter: Any, advance: A
 
     # 3. The held-out predictions, and the score of the answer without features.
     baselines = [methods.baseline_of(task, y[a], y[b], request.nu) for a, b in folds]
+    probabilities = None
+    if task == "classification":
+        probabilities = path.probabilities()
     held_out = HeldOut(
         how="cross-validated",
         scores=path.scores[:, path.i],
         predictions=path.predictions(path.i),
-        probabilities=path.probabilities() if task == "classification" else None,
+        probabilities=probabilities,
         baseline=float(np.mean(baselines)),
     )
     seconds = perf_counter() - start
@@ -513,7 +524,9 @@ def _train_without_folds(training: TrainingTable, pipeline: Pipeline, advance: A
     start = perf_counter()
     advance("fitting to all rows", 0)
     target = None if task == "one-class" else y
-    params = {} if groups is None else {"model__groups": groups}
+    params = {}
+    if groups is not None:
+        params["model__groups"] = groups
     _, warned = _with_warnings(lambda: pipeline.fit(table, target, **params))
     seconds = perf_counter() - start
     if request.method != "ridge":
@@ -561,38 +574,46 @@ def _follow_paths(
     # 1. The values and norms that are tried: as the estimators with CV in their name do, unless C,
     # the norm, or the costs of kernels are given.
     C = methods.given_value_of(request)
-    defaults = MKLSurvivalCV() if task == "survival" else MKLClassifierCV()
+    target = None if task == "one-class" else y
+    defaults = MKLClassifierCV()
+    if task == "survival":
+        defaults = MKLSurvivalCV()
     chooses_norm = (
         request.method == "mkl"
         and task != "one-class"
         and request.norm is None
         and not request.costs
     )
-    norms = defaults.norms if chooses_norm else [None]
+    norms = [None]
+    near = None
+    if chooses_norm:
+        norms = defaults.norms
+        near = defaults.near
     Cs = defaults.Cs if C is None else [C]
     rule = (request.rule or "best").replace("-", "_")
 
-    # 2. The scores: hazards are chosen by their likelihood, everything by the score of the task
-    # otherwise.
+    # 2. The score that chooses: that of the task, but of hazards their likelihood.
     def score(model: Estimator, X: Any, y: Any = None) -> float:
         return methods.score_of(task, y, model.predict(X))
 
+    choice_score = likelihood if request.loss == "cox" else score
+
     def scores_of(result: PathResult) -> Array:
-        return result.scores(likelihood if request.loss == "cox" else score, {})
+        return result.scores(choice_score, {})
 
     # 3. The fits of all folds.
     options = PathOptions(
         scale=False,  # the pipeline standardises the columns
         n_jobs=request.jobs or 1,
         show=lambda text, done: advance("cross-validation", done),
-        near=defaults.near if chooses_norm else None,
+        near=near,
         scores=scores_of,
         rule=rule,
     )
     # Threads: the compiled loops let others run, and nothing has to be copied or started. Fits that
     # stop early warn; `cautions` counts them instead.
     with parallel_config(backend="threading"), warnings.catch_warnings(action="ignore"):
-        samples = read_samples(pipeline, table, None if task == "one-class" else y)
+        samples = read_samples(pipeline, table, target)
         result = search_paths(pipeline, samples, folds, Cs, norms, options)
 
     # 4. The choice.
@@ -600,7 +621,9 @@ def _follow_paths(
     m, i = result.best(scores, rule)
     norm = result.norms[m]
     scores_by_norm = dict(zip(result.norms, scores, strict=True))
-    learned_weights = result.learned(scores, rule) if norm == "uniform" else {}
+    learned_weights = {}
+    if norm == "uniform":
+        learned_weights = result.learned(scores, rule)
     summary = ""
     if len(scores_by_norm) > 1:
         summary = describe_choice(scores_by_norm, norm, i, rule)
@@ -634,7 +657,8 @@ def train_without(trained: Trained, view: str) -> tuple[Trained, Mask]:
         kernel for kernel, name in zip(training.kernels, view_names, strict=True) if name != view
     ]
     # Costs of the kernels and views that are left out would be refused.
-    names_with_costs = {part for name, *_ in kernels for part in (name, name.partition(":")[0])}
+    names_with_costs = {name for name, *_ in kernels}
+    names_with_costs |= {name.partition(":")[0] for name in names_with_costs}
     request = training.request
     costs = [text for text in request.costs if text.rpartition("=")[0] in names_with_costs]
     method = request.method
@@ -673,14 +697,16 @@ def _search_penalties(
     if request.proba:
         params["model__calibration"] = None
     n_kernels = len(pipeline.named_steps["model"].kernels)
+    is_quadratic = n_kernels <= _MOST_KERNELS_OF_QUADRATIC
+    scoring = "r2" if request.task == "regression" else "accuracy"
     search = ResponseSurfaceSearchCV(
         clone(pipeline).set_params(**params),
         on=["model__penalties"],
         cv=folds,
         n_jobs=request.jobs,
-        order=2 if n_kernels <= _MOST_KERNELS_OF_QUADRATIC else 1,
+        order=2 if is_quadratic else 1,
         max_iter=_PENALTY_SEARCH_STEPS,
-        scoring="r2" if request.task == "regression" else "accuracy",
+        scoring=scoring,
     )
     with warnings.catch_warnings(action="ignore"):
         search.fit(table, y)
@@ -886,7 +912,7 @@ def _add_unlabelled_pictures(
     page.figure(
         plots.ViewSimilarityDisplay.from_estimator(model), "Similarity", "How alike the views are."
     )
-    colourings = [(None, "")]
+    colourings: list[tuple[AnyArray | None, str]] = [(None, "")]
     if target is not None:
         colourings.append((target, f", by {training.request.target}"))
     for y, by in colourings:

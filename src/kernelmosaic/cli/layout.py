@@ -68,7 +68,9 @@ _EXAMPLES_OF_KERNELS = (
 # Kernels in short ---------------------------------------------------------------------------------
 
 
-def usual_kernels(task: TaskName, method: MethodName | None, alone: bool = False) -> list[Kernel]:
+def usual_kernels(
+    task: TaskName, method: MethodName | None, is_only_view: bool = False
+) -> list[Kernel]:
     """Return the kernels of a view of numbers for which the user names none.
 
     Methods whose cost grows most with each kernel have one Gaussian in place of several.
@@ -77,11 +79,13 @@ def usual_kernels(task: TaskName, method: MethodName | None, alone: bool = False
     ----------
     task : str
     method : str or None
-    alone : bool
+    is_only_view : bool
         Whether the view is the only one: in ridge it then has more kernels.
     """
+    if method == "ridge" and is_only_view:
+        return ridge_kernels()
     if method == "ridge":
-        return ridge_kernels() if alone else ridge_kernels(ranks=False, squares=False)
+        return ridge_kernels(ranks=False, squares=False)
     if task == "one-class":
         return one_class_kernels()
     kernels = default_kernels()
@@ -145,10 +149,11 @@ def _make_kernel(word: str, argument: str | None) -> Kernel:
     An argument that the kernel does not take, or that is out of range, raises a ValueError.
     """
     if word in _RADIAL:
-        factor, star, rule = (argument or "median").rpartition("*")
-        if rule.strip() in ("median", "nearest"):
-            return _RADIAL[word](rule.strip(), _positive(factor) if star else 1.0)
-        return _RADIAL[word](_positive(rule))
+        factor_text, star, rule = (argument or "median").rpartition("*")
+        if rule.strip() not in ("median", "nearest"):
+            return _RADIAL[word](_positive(rule))
+        factor = _positive(factor_text) if star else 1.0
+        return _RADIAL[word](rule.strip(), factor)
     if word in _COUNTED:
         kind, default = _COUNTED[word]
         return kind(_positive(argument or default, int, _LARGEST_COUNT))
@@ -167,7 +172,9 @@ def label_of(kernel: Kernel) -> str:
         return f"rank-{label_of(kernel.kernel)}"
     if isinstance(kernel, Gaussian | Laplacian):
         word = "gauss" if isinstance(kernel, Gaussian) else "laplace"
-        width = kernel.width if isinstance(kernel.width, str) else f"{kernel.width:g}"
+        width = kernel.width
+        if not isinstance(width, str):
+            width = f"{width:g}"
         if kernel.factor != 1:
             width = f"{kernel.factor:.3g}*{width}"
         return word if width == "median" else f"{word}({width})"
@@ -238,14 +245,14 @@ def matching(pattern: str, columns: Collection[str]) -> list[str]:
     return [column for column in columns if fnmatchcase(column, name)]
 
 
-def match_columns(patterns: Iterable[str], columns: Sequence[str], what: str) -> list[str]:
+def match_columns(patterns: Iterable[str], columns: Sequence[str], where: str) -> list[str]:
     """Return the columns that any of the patterns matches; refuse a pattern that matches none.
 
     Parameters
     ----------
     patterns : iterable of str
     columns : sequence of str
-    what : str
+    where : str
         The option that the patterns are from, for errors.
     """
     matched: dict[str, None] = {}
@@ -256,7 +263,7 @@ def match_columns(patterns: Iterable[str], columns: Sequence[str], what: str) ->
             listed = some([repr(name) for name in columns], 6)
             hint = meant(pattern.strip(), columns)
             raise ValueError(
-                f"{what}: the pattern {pattern.strip()!r} matches no column;{hint} there are"
+                f"{where}: the pattern {pattern.strip()!r} matches no column;{hint} there are"
                 f" {listed}."
             )
         matched.update(dict.fromkeys(names))
@@ -349,7 +356,10 @@ def read_view_file(path: Path) -> list[ViewSpec]:
     specs = []
     for name, entry in content.items():
         fields: dict[str, Any] = {"kernel": ""}
-        fields |= entry if isinstance(entry, dict) else {"columns": entry}
+        if isinstance(entry, dict):
+            fields |= entry
+        else:
+            fields["columns"] = entry
         kernel = fields.pop("kernel")
         columns = fields.pop("columns", None)
         patterns = [columns] if isinstance(columns, str) else columns
@@ -495,7 +505,9 @@ def _make_views(
         views.append(View(name, tuple(row_columns), tuple(row_kernels)))
     if string_kernels:
         for column in string_columns:
-            view_name = f"{name}[{safe_name(column)}]" if len(columns) > 1 else name
+            view_name = name
+            if len(columns) > 1:
+                view_name = f"{name}[{safe_name(column)}]"
             views.append(View(view_name, (column,), tuple(string_kernels)))
     return views
 
@@ -595,7 +607,9 @@ class Plan:
             return [("prepare", prepared)]
 
         strategy = "most_frequent" if self.impute == "frequent" else "median"
-        groups = [list(group) for group in self.groups] if self.impute == "views" else []
+        groups: list[list[str]] = []
+        if self.impute == "views":
+            groups = [list(group) for group in self.groups]
         cell_columns = [*self.numbers, *self.categories]
         # A column may be a category and a sequence: then it is filled as a category.
         other_columns = [name for name in self._passed_on if name not in cell_columns]
@@ -645,8 +659,34 @@ def make_plan(
         The column of row numbers of given matrices.
     request : FitRequest
     """
-    where = request.path
-    # 1. What the kernels read of each column. Dicts without values keep the order of the columns.
+    numbers, categories, strings = _columns_by_use(views, kinds, raw, request.path)
+    groups = _groups_that_rows_may_lack(views, kinds, rows, request)
+    plan = Plan(numbers, categories, strings, rows, groups, request.impute)
+    if request.impute == "none":
+        return plan
+    empty = [name for name in plan.columns if name in raw and raw[name].isna().all()]
+    if empty:
+        listed = some([repr(name) for name in empty], 5)
+        raise ValueError(
+            f"{request.path}: every cell is empty in column {listed}: --impute {request.impute} has"
+            " no value to fill in; leave the column out with --drop."
+        )
+    return plan
+
+
+def _columns_by_use(
+    views: Sequence[View], kinds: Mapping[str, str], raw: ArrayOrTensor, where: object
+) -> tuple[tuple[str, ...], dict[str, list[str]], tuple[str, ...]]:
+    """Return the columns of the views by what their kernels read.
+
+    Returns
+    -------
+    numbers : tuple of str
+    categories : dict of str to list of str
+        The values of each column.
+    strings : tuple of str
+    """
+    # Dicts without values keep the order of the columns.
     numbers: dict[str, None] = {}
     categories: dict[str, list[str]] = {}
     strings: dict[str, None] = {}
@@ -670,31 +710,27 @@ def make_plan(
                     f"{where}, row 1, column {column!r}: {raw[column].iloc[0]!r} is not a number,"
                     f" which the kernel {kernel} needs; spectrum(3) and wd(5) read strings."
                 )
+    return tuple(numbers), categories, tuple(strings)
 
-    # 2. The views that a row may lack. They must be named, or allowed to be missing by --impute
-    # views: an empty cell of a guessed view may be a mistake. Without a second view, a row that
-    # lacks one has nothing.
-    groups: tuple[tuple[str, ...], ...] = ()
-    may_be_missing = request.names_views or request.impute == "views"
+
+def _groups_that_rows_may_lack(
+    views: Sequence[View], kinds: Mapping[str, str], rows: str | None, request: FitRequest
+) -> tuple[tuple[str, ...], ...]:
+    """Return the columns of each view that a row may lack; none if rows must have all views.
+
+    Views may be lacking if they are named or with --impute views: an empty cell of a guessed view
+    may be a mistake. Without a second view, a row that lacks one has nothing. Only views of numbers
+    may be lacking.
+    """
+    may_be_lacking = request.names_views or request.impute == "views"
     has_several = len({view.columns for view in views}) > 1 or rows is not None
-    if may_be_missing and has_several:
-        groups_of_numbers = set()
-        for view in views:
-            if all(kinds[column] == "numbers" for column in view.columns):
-                groups_of_numbers.add(view.columns)
-        groups = tuple(sorted(groups_of_numbers))
-    plan = Plan(tuple(numbers), categories, tuple(strings), rows, groups, request.impute)
-
-    # 3. Columns that are to be filled, but have no cell to learn the value from.
-    if request.impute != "none":
-        empty = [name for name in plan.columns if name in raw and raw[name].isna().all()]
-        if empty:
-            raise ValueError(
-                f"{where}: every cell is empty in column {some([repr(name) for name in empty], 5)}:"
-                f" --impute {request.impute} has no value to fill in; leave the column out with"
-                " --drop."
-            )
-    return plan
+    if not may_be_lacking or not has_several:
+        return ()
+    groups = set()
+    for view in views:
+        if all(kinds[column] == "numbers" for column in view.columns):
+            groups.add(view.columns)
+    return tuple(sorted(groups))
 
 
 def lay_kernels(plan: Plan, views: Sequence[View]) -> list[tuple[str, Kernel, list[int]]]:

@@ -97,7 +97,8 @@ def standard_error(terms: Array) -> float | None:
     n = len(terms)
     if n < 2:
         return None
-    return float(terms.std(ddof=1)) / n**0.5
+    error: float = float(terms.std(ddof=1)) / n**0.5
+    return error
 
 
 def bootstrap_error(
@@ -121,7 +122,9 @@ def bootstrap_error(
     rows_of_groups = []
     if groups is not None:
         rows_of_groups = [np.flatnonzero(groups == group) for group in np.unique(groups)]
-    n_draws = _BOOTSTRAP_SAMPLES if n <= _MANY_ROWS else _BOOTSTRAP_SAMPLES_OF_MANY_ROWS
+    n_draws = _BOOTSTRAP_SAMPLES
+    if n > _MANY_ROWS:
+        n_draws = _BOOTSTRAP_SAMPLES_OF_MANY_ROWS
     values = []
     for _ in range(n_draws):
         if groups is None:
@@ -226,9 +229,9 @@ def with_method(request: FitRequest, task: TaskName) -> FitRequest:
             "folds": request.folds,
             "cost": request.costs or None,
         }
-        given = [f"--{name}" for name, value in mkl_options.items() if value is not None]
-        if given:
-            reason = f"{', '.join(given)} given"
+        typed_options = [f"--{name}" for name, value in mkl_options.items() if value is not None]
+        if typed_options:
+            reason = f"{', '.join(typed_options)} given"
         else:
             method = "ridge"
     if method is None:
@@ -285,13 +288,14 @@ def check_request(request: FitRequest) -> None:
 def _check_options(request: FitRequest) -> None:
     """Refuse options that `ONLY` gives to other methods or tasks."""
     # Values that are defaults in effect, such as a norm of 1, are as if they were not given.
-    given = {name: getattr(request, name) for name in ONLY if name != "cost"}
-    given["cost"] = ", ".join(request.costs) or None
-    given["norm"] = None if request.norm == 1 else request.norm
-    given["folds"] = request.folds or None
-    given["proba"] = request.proba or None
+    values = {name: getattr(request, name) for name in ONLY if name != "cost"}
+    values["cost"] = ", ".join(request.costs) or None
+    values["folds"] = request.folds or None
+    values["proba"] = request.proba or None
+    if request.norm == 1:
+        values["norm"] = None
     for name, (kind, allowed) in ONLY.items():
-        value = given[name]
+        value = values[name]
         chosen = getattr(request, kind)
         if value is None or chosen in allowed:
             continue
@@ -346,30 +350,13 @@ def make_estimator(
     """
     from kernelmosaic import estimators
 
-    value = given_value_of(request)
-    seed = request.seed or 0
     if request.method == "ridge":
-        ridge = estimators.MKLRidgeCV
-        if request.task == "classification":
-            ridge = estimators.MKLRidgeClassifierCV
-        return ridge(
-            kernels,
-            criterion=request.criterion or "auto",
-            alpha="learn" if value is None else value,
-            scale=False,  # the pipeline standardises the columns
-            random_state=seed,
-        )
-
-    options: Settings = {"random_state": seed}
+        return _make_ridge(request, kernels)
+    options: Settings = {"random_state": request.seed or 0}
+    value = given_value_of(request)
     if value is not None:
         options[parameter_of(request)] = value
-    if request.task == "survival":
-        options["loss"] = request.loss
-    if request.task == "regression":
-        # The estimator's default of 0.1, for targets that are put on unit variance.
-        options["epsilon"] = 0.1 * scale if request.epsilon is None else request.epsilon
-    elif request.task == "survival" and request.epsilon is not None:
-        options["epsilon"] = request.epsilon
+    options |= _loss_options(request, scale)
     if request.method in ("mkl", "rmkl"):
         options["norm"] = 1.0 if request.norm is None else request.norm
         options["penalties"] = None
@@ -383,6 +370,39 @@ def make_estimator(
     prefix = _PREFIXES.get(str(request.method), "")
     suffix = _SUFFIXES.get(str(request.task), "Classifier")
     return getattr(estimators, f"{prefix}MKL{suffix}")(kernels, **options)
+
+
+def _make_ridge(request: FitRequest, kernels: KernelsLike) -> Estimator:
+    """Return the ridge estimator of a request, not fitted."""
+    from kernelmosaic import estimators
+
+    ridge: Any = estimators.MKLRidgeCV
+    if request.task == "classification":
+        ridge = estimators.MKLRidgeClassifierCV
+    alpha: float | str = "learn"
+    if request.C is not None:
+        alpha = request.C
+    return ridge(
+        kernels,
+        criterion=request.criterion or "auto",
+        alpha=alpha,
+        scale=False,  # the pipeline standardises the columns
+        random_state=request.seed or 0,
+    )
+
+
+def _loss_options(request: FitRequest, scale: float) -> Settings:
+    """Return the options of the loss of a machine; `scale` is that of `make_estimator`."""
+    options: Settings = {}
+    if request.task == "survival":
+        options["loss"] = request.loss
+    has_epsilon = request.task in ("regression", "survival")
+    if has_epsilon and request.epsilon is not None:
+        options["epsilon"] = request.epsilon
+    elif request.task == "regression":
+        # The estimator's default of 0.1, for targets that are put on unit variance.
+        options["epsilon"] = 0.1 * scale
+    return options
 
 
 def _gating_columns(kernels: KernelsLike, plan: Plan) -> list[int]:
@@ -418,7 +438,9 @@ def kernel_costs(costs: Sequence[str], names: list[str]) -> list[float]:
             )
         matches = [m for m, name in enumerate(names) if wanted in (name, name.partition(":")[0])]
         if not matches:
-            listed = ", ".join(names[:8]) + (" …" if len(names) > 8 else "")
+            listed = ", ".join(names[:8])
+            if len(names) > 8:
+                listed += " …"
             raise ValueError(f"--cost {text}: no kernel or view has this name; there are {listed}.")
         for m in matches:
             factors[m] *= factor

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from rich.console import Console
@@ -171,8 +171,9 @@ def facts(card: ModelCard, record: Settings) -> list[tuple[str, str]]:
 
 def describe_score(task: TaskName, value: float, error: float | None, rows: str) -> str:
     """Return a score with its standard error, if there is one, and the rows that it is of."""
-    of_what = rows if error is None else f"standard error; {rows}"
-    return f"{figure(task, value, error)} ({of_what})"
+    if error is None:
+        return f"{figure(task, value)} ({rows})"
+    return f"{figure(task, value, error)} (standard error; {rows})"
 
 
 def share_rows(shares: Sequence[KernelShare], gates: Any) -> tuple[list[str], list[list[str]]]:
@@ -242,8 +243,11 @@ def _content_for_json(
 ) -> Settings:
     """Return the content of a model file as values that JSON can hold."""
     model = card.model
-    objective = getattr(model, "criterion_" if card.is_ridge else "objective_", None)
-    stationarity = float(model.stationarity_) if card.is_ridge else None
+    objective = getattr(model, "objective_", None)
+    stationarity = None
+    if card.is_ridge:
+        objective = getattr(model, "criterion_", None)
+        stationarity = float(model.stationarity_)
     return {
         "estimator": type(model).__name__,
         "kernelmosaic_version": header.kernelmosaic_version,
@@ -273,8 +277,10 @@ def _describe_content(
         ("written on", header.created),
     ]
     if record["task"]:
-        target = f", target {record['target']!r}" if record["target"] else ""
-        lines.append(("task", f"{record['task']} by {record['method']}{target}"))
+        task = f"{record['task']} by {record['method']}"
+        if record["target"]:
+            task += f", target {record['target']!r}"
+        lines.append(("task", task))
     lines += facts(card, record)
     if card.has_support:
         cost = f"{prediction_cost:.1f} (support vectors × share of kernels in use)"
@@ -283,16 +289,24 @@ def _describe_content(
     # Where the columns are from.
     columns = record["columns"]
     files = record["files"]
-    lines.append(("columns", f"{len(columns)}: {some(columns, 8)}" if columns else "none by name"))
+    column_names = "none by name"
+    if columns:
+        column_names = f"{len(columns)}: {some(columns, 8)}"
+    lines.append(("columns", column_names))
     if files:
-        joined = f", joined by column {files['on']!r}" if files["on"] else ""
-        lines.append(("table", f"{files['table']}{joined}"))
+        table = files["table"]
+        if files["on"]:
+            table += f", joined by column {files['on']!r}"
+        lines.append(("table", table))
     for name, view in record["views"].items():
-        source = f" from {', '.join(view['files'])}" if view["files"] else ""
+        view_name = f"  view {name}"
+        if view["files"]:
+            view_name += f" from {', '.join(view['files'])}"
+        content = f"{some(view['columns'], 4)}: {' + '.join(view['kernels'])}"
         n_lacking = record["lacking"][name]
-        lacking = f"; {n_lacking} rows lacked it" if n_lacking else ""
-        content = f"{some(view['columns'], 4)}: {' + '.join(view['kernels'])}{lacking}"
-        lines.append((f"  view {name}{source}", content))
+        if n_lacking:
+            content += f"; {n_lacking} rows lacked it"
+        lines.append((view_name, content))
     lines += [(f"  kernel {name}", path) for name, path in files.get("kernels", {}).items()]
     return lines + [("warning", text) for text in record["warnings"]]
 
@@ -336,12 +350,8 @@ def print_table(
     for i, name in enumerate(head):
         is_first = i == 0
         holds_figures = name and not is_first
-        table.add_column(
-            name,
-            overflow="fold",
-            no_wrap=no_wrap and is_first,
-            justify="right" if holds_figures else "left",
-        )
+        alignment: Literal["left", "right"] = "right" if holds_figures else "left"
+        table.add_column(name, overflow="fold", no_wrap=no_wrap and is_first, justify=alignment)
     for row in rows:
         table.add_row(*map(Text, row))  # as Text, since brackets in a str are markup
     Console().print(table, highlight=False)
@@ -392,7 +402,7 @@ def progress(
         speed_estimate_period=_SECONDS_OF_SPEED_ESTIMATE,
     ) as bar:
         task = bar.add_task("preparing", total=total)
-        yield lambda what, done: bar.update(task, description=what, completed=done)
+        yield lambda step, done: bar.update(task, description=step, completed=done)
 
 
 def _line_printer(total: int, clock: Callable[[], float]) -> Callable[[str, int], None]:
@@ -400,16 +410,16 @@ def _line_printer(total: int, clock: Callable[[], float]) -> Callable[[str, int]
     start = clock()
     last_line = start
 
-    def show_progress(what: str, done: int) -> None:
+    def show_progress(step: str, done: int) -> None:
         nonlocal last_line
-        now = clock()
-        if now - last_line < _SECONDS_BETWEEN_LINES:
+        time = clock()
+        if time - last_line < _SECONDS_BETWEEN_LINES:
             return
-        last_line = now
-        left = ""
+        last_line = time
+        line = f"{step}: {done} of {total} steps after {_duration(time - start)}"
         if done:
-            left = f", about {_duration((now - start) * (total - done) / done)} left"
-        say(f"{what}: {done} of {total} steps after {_duration(now - start)}{left}")
+            line += f", about {_duration((time - start) * (total - done) / done)} left"
+        say(line)
 
     return show_progress
 

@@ -454,11 +454,10 @@ def _describe_accuracy(rows: NewRows, truth: Any) -> str:
         these_are = "1 of them is a row"
     else:
         these_are = f"{n_known} of them are rows"
-    by = f" (by column {rows.on!r})" if rows.on else ""
-    return (
-        f"{text}; {these_are} that the model was fitted to{by}, which it predicts better than new"
-        " ones"
-    )
+    fitted_to = "that the model was fitted to"
+    if rows.on:
+        fitted_to += f" (by column {rows.on!r})"
+    return f"{text}; {these_are} {fitted_to}, which it predicts better than new ones"
 
 
 # Checks against the model -------------------------------------------------------------------------
@@ -562,7 +561,8 @@ def run_explanation(request: ExplainRequest) -> None:
     if output is not None:
         tables.write_table(answers, output)
     if report is not None:
-        with note_on_failure(f"The table is complete: {output}." if output else ""):
+        note = f"The table is complete: {output}." if output else ""
+        with note_on_failure(note):
             explanation_page(rows, answers, request).write(report)
     # 2. Name them. Without any file, the table is printed.
     if output is not None:
@@ -676,13 +676,15 @@ def _add_one_row(page: Page, rows: NewRows, request: ExplainRequest) -> None:
 def _add_all_rows(page: Page, rows: NewRows, answers: Any, kernels: list[str]) -> None:
     """Add a section with the decisions on the first rows, and the kernels that decide them."""
     page.heading("Row by row")
-    shown = answers.head(_MOST_ROWS_OF_PAGE)
-    if len(shown) < len(answers):
-        page.paragraph(f"The first {len(shown)} of {len(answers)}; `-o table.csv` writes all.")
+    first_answers = answers.head(_MOST_ROWS_OF_PAGE)
+    if len(first_answers) < len(answers):
+        page.paragraph(
+            f"The first {len(first_answers)} of {len(answers)}; `-o table.csv` writes all."
+        )
     columns = [name for name in answers.columns if name not in {*kernels, "constant"}]
     lines_per_row = max(len(rows.labels), 1)
     lines = []
-    for i, (_, answer) in enumerate(shown.iterrows()):
+    for i, (_, answer) in enumerate(first_answers.iterrows()):
         largest = sorted(kernels, key=lambda name: -abs(answer[name]))[:_MOST_KERNELS_OF_ROW]
         lines.append(
             [

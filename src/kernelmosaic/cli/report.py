@@ -133,9 +133,10 @@ class _FitReport:
 
     def _title(self) -> str:
         """Return the title of the page: the file, and what is learned."""
-        target = self.request.target
-        what = "what is normal" if target is None else repr(target)
-        return f"{self.request.path.name}: learning {what}"
+        subject = "what is normal"
+        if self.request.target is not None:
+            subject = repr(self.request.target)
+        return f"{self.request.path.name}: learning {subject}"
 
     def _lead(self) -> str:
         """Return the first paragraph: the model, and what it was learned from."""
@@ -161,8 +162,11 @@ class _FitReport:
         training = self.training
         files = training.files
         n_test = len(training.test_rows)
-        of_test = f", {n_test} test rows among them" if n_test else ""
-        joined = f", joined by column `{files['on']}`" if files["on"] else ""
+        caption = f"The views of all {len(training.table)} rows of the table"
+        if n_test:
+            caption += f", {n_test} test rows among them"
+        if files["on"]:
+            caption += f", joined by column `{files['on']}`"
         columns = {name: view["columns"] for name, view in training.views.items()}
         rows = []
         for name, view in training.views.items():
@@ -170,7 +174,7 @@ class _FitReport:
             lacking = f"{training.lacking[name]} rows"
             rows.append([name, source, some(view["columns"], 4), lacking])
         self._page.table(
-            f"The views of all {len(training.table)} rows of the table{of_test}{joined}.",
+            f"{caption}.",
             ("view", "file", "columns", "lacked by"),
             rows,
             searchable=len(rows) > MOST_ROWS_AT_A_GLANCE,
@@ -201,13 +205,15 @@ class _FitReport:
         )
         if len(self.card.views) > 1:
             self._add_view_weights()
-        path = self.trained.path
+        learned_weights = {}
+        if self.trained.path is not None:
+            learned_weights = self.trained.path.learned_weights
         draw = partial(
             plots.KernelWeightsDisplay.from_estimator,
             self.model,
             sort=True,
             max_kernels=_MOST_KERNELS,
-            learned={} if path is None else path.learned_weights,
+            learned=learned_weights,
         )
         self._draw(draw, "Weight of each kernel", "The weights, the largest first.")
 
@@ -236,7 +242,9 @@ class _FitReport:
         n_permutations = self.request.resamples
         if n_permutations and self.task != "one-class":
             score = SCORES[self.task][0]
-            unit = "" if self.task in _TASKS_WITHOUT_SHARES else ", points"
+            unit = ", points"
+            if self.task in _TASKS_WITHOUT_SHARES:
+                unit = ""
             head += ["p", f"{score} lost without it{unit}", "95 % from", "to"]
             for row, name in zip(rows, self.card.views, strict=True):
                 row += self._test_view(name)
@@ -453,10 +461,10 @@ class _FitReport:
         """Add the share of each view in R², on the test rows if there are any."""
         training = self.training
         rows = training.training_rows
-        what = "rows learned from"
+        row_kind = "rows learned from"
         if len(training.test_rows):
             rows = training.test_rows
-            what = "test rows"
+            row_kind = "test rows"
         X = self.trained.pipeline[:-1].transform(training.table.iloc[rows])
         y = training.target.y[rows]
         shares = by_view(self.model.score_split(X, y), self.model.view_names_)
@@ -464,12 +472,12 @@ class _FitReport:
         lines.append(("sum", sum(shares.values())))
         self._page.heading("What each view explains")
         self._page.paragraph(
-            f"R² on the {len(rows)} {what}, divided among the views (the product measure): the"
-            " shares sum to it. One is negative where a view points away from what the others"
+            f"R² on the {len(rows)} {row_kind}, divided among the views (the product measure): the"
+            " shares sum to it. One is negative where a view points away from row_kind the others"
             " leave unexplained."
         )
         self._page.table(
-            f"Shares of R² on the {what}.",
+            f"Shares of R² on the {row_kind}.",
             ("view", "share of R²"),
             [[name, f"{share:.3f}"] for name, share in lines],
         )
@@ -758,13 +766,13 @@ class _FitReport:
     def _add_convergence(self) -> None:
         """Add what is proven of the optimum, and a picture of the iterations."""
         model = self.model
-        what = "Objective and gap"
+        curves = "Objective and gap"
         text = (
             "The objective is at most the share of the gap in the summary above the least possible."
             " No other solver is needed to check it."
         )
         if self.card.is_ridge:
-            what = "Criterion"
+            curves = "Criterion"
             text = (
                 "At a stationary point the slope of the criterion in the logarithms of weights and"
                 " alpha, in the summary in nats per row, is zero. The criterion is not convex:"
@@ -777,8 +785,8 @@ class _FitReport:
         if len(model.history_) > 1:
             self._draw(
                 lambda: plots.ConvergenceDisplay.from_estimator(model),
-                f"{what} by iteration",
-                f"{what}, iteration by iteration.",
+                f"{curves} by iteration",
+                f"{curves}, iteration by iteration.",
             )
 
     def _add_advice(self) -> None:
@@ -824,11 +832,11 @@ class _FitReport:
         quick = ""
         if self.task == "classification":
             quick = "`discriminant` is quick with many classes, "
-        other = "`--norm 2` keeps all kernels, `ridge` learns weights without folds"
+        alternative = "`--norm 2` keeps all kernels, `ridge` learns weights without folds"
         if self.card.is_ridge:
-            other = "`mkl` is a margin with few kernels and a certified gap"
+            alternative = "`mkl` is a margin with few kernels and a certified gap"
         advice.append(
             "Compare methods on the same seed: `--method localized` lets weights depend on the"
-            f" row, {quick}{other}."
+            f" row, {quick}{alternative}."
         )
         self._page.bullets(advice)

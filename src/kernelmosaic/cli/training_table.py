@@ -199,7 +199,7 @@ def read_training_table(
     plan = layout.make_plan(views, kinds, raw, rows_column, request)
     notes += _note_on_unused_columns(request, kinds, plan)
 
-    # 5. The rows with a view, and their cells as numbers and texts.
+    # 5. The rows with a view, their cells as numbers and texts, and the kernels on them.
     file_rows = rows_with_views(plan, raw, request.on, request.path, request.drop_empty)
     if len(file_rows) < len(raw):
         raw = raw.iloc[file_rows]
@@ -209,18 +209,9 @@ def read_training_table(
     _check_missing_views(request, plan, table)
     layout.check_lengths(views, table, request.path, raw.index)
 
-    # 6. The kernels: those of the views, then the given matrices.
-    given_kernels = layout.read_given_kernels(request.kernels, plan, len(raw))
-    if given_kernels:
-        n_samples = len(given_kernels[0][1].K)
-        layout.check_row_numbers(table, plan, n_samples, request.path, raw.index)
-    kernels = [*layout.lay_kernels(plan, views), *given_kernels]
-    names = [name for name, *_ in kernels]
-    repeated = [name for name in names if names.count(name) > 1]
-    if repeated:
-        raise ValueError(f"two kernels are called {repeated[0]!r}; give one of them another name.")
+    kernels = _make_kernels(request, plan, views, table, raw)
 
-    # 7. The groups, the test rows, and what the model file and the report say of the data.
+    # 6. The groups, the test rows, and what the model file and the report say of the data.
     described_views = _describe_views(views, joined)
     groups = _read_groups(raw, request)
     lacking = {}
@@ -228,7 +219,9 @@ def read_training_table(
         lacking[name] = int(raw[view["columns"]].isna().all(axis=1).sum())
     training_rows, test_rows = split_off(request, target.task, target.y, groups)
     feature_columns = [name for name in plan.columns if name != plan.rows]
-    identity = table if request.on is None else row_names(raw, request.on)
+    identity = table
+    if request.on is not None:
+        identity = row_names(raw, request.on)
     return TrainingTable(
         request=request,
         table=table,
@@ -324,7 +317,9 @@ def _note_on_unused_columns(request: FitRequest, kinds: Mapping[str, str], plan:
     names_kernels = request.names_views or bool(request.kernels)
     if not unused or not names_kernels:
         return []
-    columns_are = "column is" if len(unused) == 1 else "columns are"
+    columns_are = "columns are"
+    if len(unused) == 1:
+        columns_are = "column is"
     use = f"A --view of them, such as name={unused[0]}, learns from them."
     return [f"{len(unused)} {columns_are} not used: {tables.some(unused, _MOST_NAMES)}. {use}"]
 
@@ -339,6 +334,25 @@ def _check_missing_views(request: FitRequest, plan: Plan, table: Any) -> None:
             f"--method {request.method}: some rows lack a view, which mkl, localized, rmkl and"
             " ridge alone learn from; --impute median fills it in."
         )
+
+
+def _make_kernels(
+    request: FitRequest, plan: Plan, views: Sequence[View], table: Any, raw: ArrayOrTensor
+) -> list[Any]:
+    """Return name, kernel and columns of the kernels of the views, then of the given matrices.
+
+    Names that occur twice are refused, and row numbers outside the matrices.
+    """
+    given_kernels = layout.read_given_kernels(request.kernels, plan, len(raw))
+    if given_kernels:
+        n_samples = len(given_kernels[0][1].K)
+        layout.check_row_numbers(table, plan, n_samples, request.path, raw.index)
+    kernels = [*layout.lay_kernels(plan, views), *given_kernels]
+    names = [name for name, *_ in kernels]
+    repeated = [name for name in names if names.count(name) > 1]
+    if repeated:
+        raise ValueError(f"two kernels are called {repeated[0]!r}; give one of them another name.")
+    return kernels
 
 
 def _files_by_use(request: FitRequest, joined: Joined | None) -> Settings:
@@ -628,10 +642,11 @@ def _hint_at_spelling(
 def _plain_spelling(name: str) -> str:
     """Return what a program that takes names for numbers leaves: 007, 7.0 and " 7" become 7."""
     text = name.strip().casefold()
-    whole, point, zeros = text.partition(".")
-    is_whole = point == "" or (zeros != "" and not zeros.strip("0"))
-    digits = whole if is_whole else text
-    return digits.lstrip("0") or "0"
+    integer, point, decimals = text.partition(".")
+    has_only_zeros = decimals != "" and not decimals.strip("0")
+    if point == "" or has_only_zeros:
+        text = integer
+    return text.lstrip("0") or "0"
 
 
 def parse_file_view(text: str) -> tuple[str, Path, str]:
@@ -667,16 +682,16 @@ def locate_faults(
     """
     located = []
     for fault in faults:
-        what = fault.what
+        description = fault.what
         remedy = fault.remedy
         if joined is not None:
             remedy = remedy.replace("--impute median", "--impute views")
             if fault.column in joined.sources:
                 path, column = joined.sources[fault.column]
                 key = str(raw[joined.on].iloc[fault.row])
-                what = f" (column {column!r} of {path}, {joined.on} {key!r}){what}"
+                description = f" (column {column!r} of {path}, {joined.on} {key!r}){description}"
         file_row = int(raw.index[fault.row])
-        located.append(replace(fault, row=file_row, what=what, remedy=remedy))
+        located.append(replace(fault, row=file_row, what=description, remedy=remedy))
     return located
 
 
@@ -802,7 +817,7 @@ def read_target(raw: ArrayOrTensor, request: FitRequest) -> Target:
     is_list = "," in name and name not in raw.columns
     if request.task == "multi-label" or is_list:
         names = layout.split_names(name, raw.columns)
-        return _read_labels(raw, request, [_as_column(part, raw.columns) for part in names])
+        return _read_labels(raw, request, [_as_column(label, raw.columns) for label in names])
 
     target = tables.target_of(raw, name, where)
     task = request.task or tables.guess_task(target)
@@ -941,7 +956,7 @@ def _choose_views(
     if request.method == "ridge" and len(views) == 1 and not request.kernels:
         [view] = views
         if list(view.kernels) == default_kernels:
-            kernels = layout.usual_kernels("regression", "ridge", alone=True)
+            kernels = layout.usual_kernels("regression", "ridge", is_only_view=True)
             views = [replace(view, kernels=tuple(kernels))]
     return views, notes
 
@@ -993,18 +1008,8 @@ def _gene_sets(
         The columns that can be learned from.
     joined : Joined or None
     """
-    view, path, kernel = parse_file_view(text)
-    names_view = "=" in text
-    sources = {} if joined is None else joined.sources
-    columns_of_gene: dict[str, list[str]] = {}
-    for column in kinds:
-        # Joined columns are called ``view.gene``; other columns are called like the gene.
-        gene = column
-        if column in sources:
-            _, gene = sources[column]
-        if not names_view or column == f"{view}.{gene}":
-            columns_of_gene.setdefault(gene, []).append(column)
-
+    _, path, kernel = parse_file_view(text)
+    columns_of_gene = _columns_of_genes(text, kinds, joined)
     groups = read_gmt(existing_file(path, "a .gmt file"))
     for gene in [gene for genes in groups.values() for gene in genes]:
         columns = columns_of_gene.get(gene, [])
@@ -1025,10 +1030,9 @@ def _gene_sets(
 
     specs = []
     for name, _, genes in gene_sets:
-        columns = tuple(columns_of_gene[gene][0] for gene in genes)
-        specs.append(
-            ViewSpec(layout.safe_name(name), columns, kernel or "gauss", f"--gene-sets {text}")
-        )
+        gene_columns = tuple(columns_of_gene[gene][0] for gene in genes)
+        where = f"--gene-sets {text}"
+        specs.append(ViewSpec(layout.safe_name(name), gene_columns, kernel or "gauss", where))
     n_left_out = len(groups) - len(gene_sets)
     if not n_left_out:
         return specs, []
@@ -1037,6 +1041,27 @@ def _gene_sets(
         " left out."
     )
     return specs, [note]
+
+
+def _columns_of_genes(
+    text: str, kinds: Mapping[str, str], joined: Joined | None
+) -> dict[str, list[str]]:
+    """Return the columns of each gene; if --gene-sets names a view, those of the view.
+
+    Joined columns are called ``view.gene``, other columns like the gene. The arguments are those of
+    `_gene_sets`.
+    """
+    view, _, _ = parse_file_view(text)
+    names_view = "=" in text
+    sources = {} if joined is None else joined.sources
+    columns_of_gene: dict[str, list[str]] = {}
+    for column in kinds:
+        gene = column
+        if column in sources:
+            _, gene = sources[column]
+        if not names_view or column == f"{view}.{gene}":
+            columns_of_gene.setdefault(gene, []).append(column)
+    return columns_of_gene
 
 
 def _joined_views(joined: Joined, usable: Mapping[str, str]) -> list[ViewSpec]:
