@@ -1,4 +1,4 @@
-"""The demonstration: kernels on four views of generated patients, one view at a time and all.
+"""The demonstration: kernels on four views of generated patients, alone and added.
 
 One of the views is noise; a fifth of the patients lack another one.
 """
@@ -132,7 +132,7 @@ def make_patients(n_samples: int, seed: int) -> tuple[Array, dict[str, Any], NDA
 def patients(
     n_train: int = 120, seed: int = 0, n_test: int = 2000, advance: Advance = _ignore_step
 ) -> DemoResult:
-    """Compare every view alone, their equal sum, and their learned sum, on the same patients.
+    """Return a comparison of each view alone, their equal and their learned sum.
 
     Parameters
     ----------
@@ -277,7 +277,7 @@ def draw_patients(rows: list[Row], X: Array, columns: dict[str, Any], y: NDArray
 
 
 def _draw_kernel(axes: Any, learned: Estimator, X: Array, y: NDArray[np.int64]) -> None:
-    """Draw the learned kernel between patients of both classes, each class by its decision."""
+    """Draw the learned kernel between patients, sorted by class and decision."""
     patients_of_classes = []
     for label in (0, 1):
         patients = np.flatnonzero(y == label)[:_PATIENTS_OF_CLASS]
@@ -302,7 +302,7 @@ def _draw_views(
     colours: dict[str, str],
     weights: Array,
 ) -> None:
-    """Draw some cells of each view, and a line to the kernel that is as thick as its weight."""
+    """Draw cells of each view, and lines to the kernel as thick as the weights."""
     from matplotlib.patches import ConnectionPatch
 
     grid = figure.add_gridspec(
@@ -344,7 +344,7 @@ def _draw_views(
 
 
 def _draw_accuracies(axes: Any, rows: list[Row], colours: list[str]) -> None:
-    """Draw the accuracy of each model on test patients, with an interval of two standard errors."""
+    """Draw the accuracy of each model, with intervals of two standard errors."""
     for i, (row, colour) in enumerate(zip(rows, colours, strict=True)):
         value = 100 * row.accuracy
         error = 200 * (row.accuracy * (1 - row.accuracy) / row.n_test) ** 0.5

@@ -1,4 +1,4 @@
-"""The command line: ``kernelmosaic fit``, ``predict``, ``explain``, ``inspect`` and ``demo``.
+"""The command line: ``kernelmosaic fit``, ``predict``, ``explain`` and others.
 
 Words:
 

@@ -1,4 +1,4 @@
-"""The commands, and one line on stderr for every mistake; the work is done in other modules.
+"""The commands, which other modules do, and one line on stderr for a mistake.
 
 The docstring of a command is its help text.
 """
@@ -55,7 +55,7 @@ def explain(request: requests.ExplainRequest) -> None:
 def _check_files(
     request: requests.FitRequest | requests.EmbedRequest | requests.NewRowsRequest,
 ) -> None:
-    """Refuse inputs that do not exist, outputs that are inputs, and one file for two outputs."""
+    """Refuse missing inputs, outputs that are inputs, and one file for two outputs."""
     _need_skops()
     # 1. The files that are read.
     kinds = {request.path: "a table"}
@@ -244,7 +244,7 @@ def _describe_usage_error(error: Any, arguments: Sequence[str]) -> str:
 
 
 def _describe_system_error(error: OSError) -> str:
-    """Return what the system refused, without the number of the error, and the notes on it."""
+    """Return what the system refused, without its number, and the notes on it."""
     text = str(error)
     if error.strerror is not None:
         where = "" if error.filename is None else f"{error.filename}: "
@@ -253,9 +253,10 @@ def _describe_system_error(error: OSError) -> str:
 
 
 def _typed_option(parameter: Any, arguments: Sequence[str]) -> tuple[str, str]:
-    """Return an option as it was typed, and its value; the last one if it was typed twice.
+    """Return an option as it was typed, and its value.
 
-    If it was not typed, the first name of the option is returned without a value.
+    If it was typed twice, the last one counts. If it was not typed, the first name of the option is
+    returned without a value.
     """
     for i in reversed(range(len(arguments))):
         word = arguments[i]

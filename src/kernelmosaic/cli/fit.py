@@ -82,7 +82,7 @@ _MOST_DESCRIBED_VIEWS = 20
 
 @dataclass(frozen=True)
 class PathChoice:
-    """The scores of the cross-validation along the values of C, and the C and norm it chose.
+    """The scores of a cross-validation along the values of C, and its choice.
 
     Parameters
     ----------
@@ -351,7 +351,7 @@ def train_table(
 
 
 def describe_views(training: TrainingTable) -> list[str]:
-    """Return a line per view: its name, file, columns and kernels, and how many rows lack it.
+    """Return a line per view: its file, columns, kernels, and the rows that lack it.
 
     A last line names the kernels that are given as matrices.
     """
@@ -381,7 +381,10 @@ def describe_views(training: TrainingTable) -> list[str]:
 
 
 def make_splitter(training: TrainingTable) -> Any:
-    """Return what divides the training rows into folds; None of ridge, and with --folds 0."""
+    """Return what divides the training rows into folds.
+
+    It is None for ridge, which needs no folds, and with --folds 0.
+    """
     request = training.request
     y = training.target.y[training.training_rows]
     if request.folds == 0:
@@ -418,7 +421,10 @@ def make_splitter(training: TrainingTable) -> Any:
 
 
 def _strata(request: FitRequest, y: AnyArray) -> AnyArray:
-    """Return what the folds should have alike: the classes, or whether the event was observed."""
+    """Return the targets; of survival, whether the event was observed.
+
+    Stratified folds have the same share of each of these values.
+    """
     if request.task == "survival":
         return y[:, 0].astype(int)
     return y
@@ -432,7 +438,10 @@ def _training_groups(training: TrainingTable) -> Indices | None:
 
 
 def make_pipeline(training: TrainingTable) -> Pipeline:
-    """Return the preparation of the columns and the estimator, called ``model``, not fitted."""
+    """Return the preparation of the columns and the estimator, not fitted.
+
+    The estimator is the step ``model``.
+    """
     request = training.request
     methods.check_request(request)
     scale = 1.0
@@ -562,9 +571,10 @@ def _leave_one_out(
 def _follow_paths(
     training: TrainingTable, pipeline: Pipeline, folds: Any, advance: Advance
 ) -> PathChoice:
-    """Fit to all folds but one along the values of C, for every norm, and choose C and the norm.
+    """Follow the values of C on every fold, and choose C and the norm.
 
-    The choice is made by the scores of the held-out rows.
+    Fits to all folds but one are made for every norm. The choice is made by the scores of the
+    held-out rows.
     """
     request = training.request
     task = training.target.task
@@ -803,7 +813,7 @@ def _is_split_by_target(trained: Trained) -> bool:
 
 
 def run_unlabelled(request: EmbedRequest) -> None:
-    """Embed or cluster the rows of a table; write or print the coordinates, print the facts."""
+    """Embed or cluster the rows of a table, and write or print the coordinates."""
     import pandas as pd
 
     # 1. Read the table, without targets as for a one-class machine, and fit.

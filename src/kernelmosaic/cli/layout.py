@@ -1,4 +1,4 @@
-"""Views and kernels from the words of the command line, and the preparation of their columns."""
+"""Views and kernels from the words of the command line; how columns are prepared."""
 
 from __future__ import annotations
 
@@ -246,7 +246,7 @@ def matching(pattern: str, columns: Collection[str]) -> list[str]:
 
 
 def match_columns(patterns: Iterable[str], columns: Sequence[str], where: str) -> list[str]:
-    """Return the columns that any of the patterns matches; refuse a pattern that matches none.
+    """Return the columns that patterns match; refuse a pattern that matches none.
 
     Parameters
     ----------
@@ -432,10 +432,11 @@ def guess_views(kinds: Mapping[str, str], default: list[Kernel]) -> tuple[list[V
 
 
 def _group_by_prefix(columns: Sequence[str]) -> dict[str, list[str]]:
-    """Return the columns by the prefix of their names; all in one group if no prefixes are found.
+    """Return the columns grouped by the prefix of their names.
 
-    Columns without a shared prefix are the group "other". A name that is a prefix of another one,
-    as ``sex`` of ``sex_label``, or a prefix that two columns share by chance, makes no group.
+    If no prefixes are found, all columns are the group "all". Columns without a shared prefix are
+    the group "other". A name that is a prefix of another one, as ``sex`` of ``sex_label``, or a
+    prefix that two columns share by chance, makes no group.
     """
     if not columns:
         return {}
@@ -513,7 +514,10 @@ def _make_views(
 
 
 def safe_name(name: str) -> str:
-    """Return a column's name as part of a kernel's, in which ``__`` and ``:`` mean something."""
+    """Return a name of a column in the form that names of kernels may contain.
+
+    In those, ``__`` and ``:`` separate parts.
+    """
     return re.sub("_{2,}", "_", name).replace(":", ".") or "column"
 
 
@@ -623,7 +627,7 @@ class Plan:
         return [("impute", filled), ("prepare", prepared)]
 
     def table(self, raw: ArrayOrTensor, where: object) -> MatrixLike:
-        """Return the columns of a table that the pipeline reads, checked, as numbers and texts.
+        """Return the columns that the pipeline reads, checked, as numbers and texts.
 
         Parameters
         ----------
@@ -647,7 +651,7 @@ def make_plan(
     rows: str | None,
     request: FitRequest,
 ) -> Plan:
-    """Return the plan that serves the views; refuse columns that their kernels cannot read.
+    """Return the plan of the views; refuse columns that their kernels cannot read.
 
     Parameters
     ----------
@@ -716,7 +720,7 @@ def _columns_by_use(
 def _groups_that_rows_may_lack(
     views: Sequence[View], kinds: Mapping[str, str], rows: str | None, request: FitRequest
 ) -> tuple[tuple[str, ...], ...]:
-    """Return the columns of each view that a row may lack; none if rows must have all views.
+    """Return the columns of each view that a row may lack.
 
     Views may be lacking if they are named or with --impute views: an empty cell of a guessed view
     may be a mistake. Without a second view, a row that lacks one has nothing. Only views of numbers
@@ -757,7 +761,7 @@ def lay_kernels(plan: Plan, views: Sequence[View]) -> list[tuple[str, Kernel, li
 def check_lengths(
     views: Sequence[View], table: MatrixLike, where: object, file_rows: Sequence[int]
 ) -> None:
-    """Refuse strings of different lengths where a kernel compares letters at the same place.
+    """Refuse strings of different lengths if a kernel compares letter by letter.
 
     Parameters
     ----------
@@ -871,7 +875,7 @@ def _given_kernels(model: Estimator) -> dict[str, Precomputed]:
 
 
 def extend(model: Estimator, options: Sequence[str], n_rows: int, plan: Plan | None) -> Indices:
-    """Join the similarities of new rows to the matrices of a fitted model, which is changed.
+    """Change a model: join the similarities of new rows to its given matrices.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The meaning of a task and a method: its score, its estimator, the parameter that is chosen."""
+"""The score of a task, and the estimator and the chosen parameter of a method."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def score_of(task: TaskName, y: AnyArray, predicted: AnyArray) -> float:
 
 
 def measured(task: TaskName, y: AnyArray, predicted: AnyArray) -> Settings:
-    """Return the score of predictions with its name, its standard error, and the number of rows."""
+    """Return the score of predictions with its name, standard error and row count."""
     if task == "survival":
         error: float | None = bootstrap_error(partial(score_of, task), y, predicted)
     else:
@@ -200,7 +200,10 @@ def usual_answer(task: TaskName, y: AnyArray, predicted: AnyArray) -> Any:
 
 
 def figure(task: TaskName, value: float, error: float | None = None) -> str:
-    """Return a score as text, with its standard error if there is one; shares are in per cent."""
+    """Return a score as text, with its standard error if there is one.
+
+    Shares are in per cent.
+    """
     if error is not None:
         return f"{figure(task, value)} ± {figure(task, error)}"
     if task in ("regression", "survival"):
@@ -315,7 +318,7 @@ def _check_options(request: FitRequest) -> None:
 
 
 def parameter_of(request: FitRequest) -> str:
-    """Return the name of the parameter whose values are tried: C, or the one in its place."""
+    """Return the name of the parameter that is chosen: C, or the one in its place."""
     if request.task == "one-class":
         return "nu"
     names = {"bilinear": "kappa", "discriminant": "alpha", "ridge": "alpha"}
@@ -323,7 +326,10 @@ def parameter_of(request: FitRequest) -> str:
 
 
 def given_value_of(request: FitRequest) -> float | None:
-    """Return the value that the user gave this parameter; None if it is to be chosen or learned."""
+    """Return the value given for the parameter of `parameter_of`.
+
+    It is None if the parameter is to be chosen or learned.
+    """
     return request.nu if request.task == "one-class" else request.C
 
 
@@ -406,7 +412,7 @@ def _loss_options(request: FitRequest, scale: float) -> Settings:
 
 
 def _gating_columns(kernels: KernelsLike, plan: Plan) -> list[int]:
-    """Return the columns that the gates of a localized model read: numbers that a kernel reads."""
+    """Return the columns that gates read: those of numbers that a kernel reads."""
     if not plan.numbers:
         raise ValueError(
             "--method localized: its gates read numbers, and no view has a column of them; use mkl."
@@ -416,7 +422,7 @@ def _gating_columns(kernels: KernelsLike, plan: Plan) -> list[int]:
 
 
 def kernel_costs(costs: Sequence[str], names: list[str]) -> list[float]:
-    """Return the cost of each kernel: the product of the factors of its name and of its view.
+    """Return the cost of each kernel: its own factor times that of its view.
 
     Parameters
     ----------

@@ -120,9 +120,10 @@ def gate_summary(model: Estimator, X: MatrixLike) -> dict[str, list[float]] | No
 
 
 def facts(card: ModelCard, record: Settings) -> list[tuple[str, str]]:
-    """Return name and value of the facts of a fit: its rows, choice and scores, and of its model.
+    """Return name and value of the facts of a fit.
 
-    Of a model that was fitted in Python, which has no record, they are those of its card.
+    They are its rows, what was chosen, its scores, and the facts of its model. Of a model that was
+    fitted in Python, which has no record, they are those of its card.
     """
     task = record["task"]
     score = record["score"]
@@ -170,14 +171,14 @@ def facts(card: ModelCard, record: Settings) -> list[tuple[str, str]]:
 
 
 def describe_score(task: TaskName, value: float, error: float | None, rows: str) -> str:
-    """Return a score with its standard error, if there is one, and the rows that it is of."""
+    """Return a score as text, with its standard error and the rows that it is of."""
     if error is None:
         return f"{figure(task, value)} ({rows})"
     return f"{figure(task, value, error)} (standard error; {rows})"
 
 
 def share_rows(shares: Sequence[KernelShare], gates: Any) -> tuple[list[str], list[list[str]]]:
-    """Return head and rows of a table of kernels: name, weight, share of all weights, and gates.
+    """Return head and rows of a table of kernels, with weights, shares and gates.
 
     Parameters
     ----------

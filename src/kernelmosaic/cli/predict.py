@@ -94,9 +94,10 @@ class NewRows:
 
     @classmethod
     def read(cls, request: NewRowsRequest) -> NewRows:
-        """Return the model and the new rows of a request; refuse rows that do not suit the model.
+        """Return the model and the new rows of a request.
 
-        If matrices of similarities are given, they are joined to those of the model.
+        Rows that do not suit the model are refused. If matrices of similarities are given, they are
+        joined to those of the model.
         """
         estimator, model, record = load_model(request.model)
         path = request.path
@@ -298,7 +299,7 @@ def _with_absent_views(raw: ArrayOrTensor, plan: Plan) -> ArrayOrTensor:
 def _columns_of_python_model(
     estimator: Estimator, record: Settings, raw: ArrayOrTensor, where: object
 ) -> ArrayOrTensor:
-    """Return the columns that a model made in Python reads, checked, as numbers and texts."""
+    """Return the columns that a model without a plan reads, as numbers and texts."""
     names = record["columns"]
     if not names:
         raise ValueError(
@@ -312,7 +313,7 @@ def _columns_of_python_model(
 
 
 def _texts_and_views(estimator: Estimator, table: Any) -> tuple[list[str], list[list[str]]]:
-    """Return the columns that a model made in Python reads as texts, and those of each view.
+    """Return the columns that an estimator reads as texts, and those of each view.
 
     The views are the columns that a row may lack together; there are none if the model refuses
     missing views. What the steps of a pipeline read is not known: its columns count as numbers.
@@ -389,7 +390,7 @@ def _intervals(rows: NewRows, coverage: float) -> Settings:
 
 
 def _decisions_and_shares(rows: NewRows) -> Settings:
-    """Return the columns of --scores: decision values, and what each kernel adds to the decision.
+    """Return the columns of --scores: decision values, and the share of each kernel.
 
     The decision of several classes that is divided is that of the predicted class; those of labels
     are not divided.
@@ -414,7 +415,7 @@ def _decisions_and_shares(rows: NewRows) -> Settings:
 
 
 def columns_of_embedding(clusters: AnyArray | None, Z: AnyArray) -> Settings:
-    """Return the columns of an output: clusters, if there are any, and rounded coordinates Z."""
+    """Return the columns of an output: clusters if any, and rounded coordinates Z."""
     columns = {f"component{i}": column for i, column in enumerate(Z.T, start=1)}
     if clusters is None:
         return rounded(columns)
@@ -430,7 +431,7 @@ def rounded(columns: Settings) -> Settings:
 
 
 def _describe_accuracy(rows: NewRows, truth: Any) -> str:
-    """Return the score of the predictions as a sentence, and how many rows are training rows."""
+    """Return a sentence on the score, and on how many rows are training rows."""
     task = rows.record["task"]
     predicted = rows.predicted
     if task == "survival":
@@ -464,7 +465,7 @@ def _describe_accuracy(rows: NewRows, truth: Any) -> str:
 
 
 def _check_joined_views(joined: Joined, record: Settings) -> None:
-    """Refuse the file of a view that the model does not have, or without any column of the view."""
+    """Refuse files of views that the model does not have, or without their columns."""
     files = record["files"].get("views")
     for name, path in joined.files.items():
         if files is not None and name not in files:
@@ -482,7 +483,7 @@ def _check_joined_views(joined: Joined, record: Settings) -> None:
 
 
 def _check_views_are_given(plan: Plan, record: Settings, raw: ArrayOrTensor) -> None:
-    """Refuse a table without any column of a view that the model reads from a file of its own."""
+    """Refuse rows without any column of a view that was joined from another file."""
     files = record["files"]
     for name, path in files.get("views", {}).items():
         columns = {column for column in plan.columns if column.startswith(f"{name}.")}
@@ -495,7 +496,7 @@ def _check_views_are_given(plan: Plan, record: Settings, raw: ArrayOrTensor) -> 
 
 
 def _read_truth(rows: NewRows) -> TargetLike:
-    """Return the target of the new rows; None if the table lacks it or has empty cells in it.
+    """Return the target of the new rows; None if it is missing or incomplete.
 
     Classes that the model does not have are refused.
     """
@@ -648,9 +649,10 @@ def _add_kernels(page: Page, terms: AnyArray, kernels: list[str]) -> None:
 
 
 def _add_one_row(page: Page, rows: NewRows, request: ExplainRequest) -> None:
-    """Add a section on the row of --row, by default the first that lacks a view, or the first row.
+    """Add a section on one row, with a picture.
 
-    There is none without matplotlib, nor for labels and survival, which the picture cannot show.
+    It is the row of --row; by default the first that lacks a view, or the first. There is none
+    without matplotlib, nor for labels and survival, which the picture cannot show.
     """
     has_picture = rows.record["task"] not in ("multi-label", "survival")
     if find_spec("matplotlib") is None or not has_picture:
@@ -674,7 +676,7 @@ def _add_one_row(page: Page, rows: NewRows, request: ExplainRequest) -> None:
 
 
 def _add_all_rows(page: Page, rows: NewRows, answers: Any, kernels: list[str]) -> None:
-    """Add a section with the decisions on the first rows, and the kernels that decide them."""
+    """Add a section with the decisions on the first rows, and their main kernels."""
     page.heading("Row by row")
     first_answers = answers.head(_MOST_ROWS_OF_PAGE)
     if len(first_answers) < len(answers):
@@ -748,7 +750,7 @@ DECISIONS = {
 
 
 def _lead(rows: NewRows, request: ExplainRequest) -> str:
-    """Return the first paragraph of the page: the rows, the model, and what its decision is."""
+    """Return the first paragraph: the rows, the model, and what its decision is."""
     model = rows.model
     task = rows.record["task"]
     classes = getattr(model, "classes_", [])

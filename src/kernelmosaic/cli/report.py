@@ -230,9 +230,10 @@ class _FitReport:
         self._page.table(caption, head, rows, searchable=len(rows) > MOST_ROWS_AT_A_GLANCE)
 
     def _add_view_weights(self) -> None:
-        """Add the share of every view in all weights; with --resamples, what it adds to the others.
+        """Add the share of every view in all weights.
 
-        With --resamples the model is trained again without each view.
+        With --resamples, the model is trained again without each view, to measure what the view
+        adds to the others.
         """
         head = ["view", "share %"]
         rows: list[list[str | None]] = [
@@ -258,7 +259,7 @@ class _FitReport:
         self._page.table(caption, head, rows)
 
     def _test_view(self, view: str) -> list[str | None]:
-        """Return the p-value of a view, the score lost without it, and the ends of its interval.
+        """Return the p-value of a view, the score lost without it, and its interval.
 
         Each is None where it is not known.
         """
@@ -273,7 +274,7 @@ class _FitReport:
     def _loss_without_view(
         self, trained_without: Trained, has_other_view: AnyArray
     ) -> list[str | None]:
-        """Return the held-out score lost without a view, and the ends of its interval, as texts."""
+        """Return the held-out score lost without a view, and its interval, as texts."""
         task = self.task
         if self.held_out is None or trained_without.held_out is None:
             return [None, None, None]
@@ -296,7 +297,7 @@ class _FitReport:
         return [f"{100 * (value + times * error):.1f}" for times in (0, -2, 2)]
 
     def _p_value(self, view: str, trained_without: Trained) -> float | None:
-        """Return the p-value of a view given the machine without it; None if few rows have it.
+        """Return the p-value of a view given the others; None if few rows have it.
 
         The test permutes what the machine leaves unexplained, in the rows that have the view.
         """
@@ -485,7 +486,7 @@ class _FitReport:
     # Held-out predictions
 
     def _add_held_out(self, held_out: HeldOut) -> None:
-        """Add a section on the errors of the held-out predictions; none of a one-class machine."""
+        """Add a section on the held-out predictions; none of a one-class machine."""
         if self.task == "survival":
             self._add_survival(held_out.predictions)
         elif self.task == "multi-label":
@@ -622,9 +623,10 @@ class _FitReport:
             )
 
     def _add_survival(self, predicted: AnyArray) -> None:
-        """Add survival by risk, the Brier score of held-out rows, and calibration on test rows.
+        """Add survival by risk, and how well survival functions are calibrated.
 
-        Without two times at which survival can be compared, nothing is added.
+        Held-out rows have a Brier score, test rows a calibration curve. Without two times at which
+        survival can be compared, nothing is added.
         """
         y = self.y
         if len(usual_times(y)) < 2:
@@ -665,7 +667,7 @@ class _FitReport:
             )
 
     def _draw_risks(self, groups: Mapping[str, Indices], names: Mapping[str, str]) -> Any:
-        """Return a figure of Kaplan and Meier's curves, and below them the rows at risk by time.
+        """Return a figure of Kaplan and Meier's curves, with the rows at risk by time.
 
         Parameters
         ----------

@@ -116,7 +116,7 @@ def option(default: Any, help: str, *names: str, **settings: Any) -> Any:
 
 
 def argument(help: str, **settings: Any) -> Any:
-    """Return a field of a request that is an argument of the command line, without a name."""
+    """Return a field of a request that is an argument, without a name to type."""
     return field(metadata={"typer": typer.Argument, "help": help, **settings})
 
 

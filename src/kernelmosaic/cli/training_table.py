@@ -1,4 +1,4 @@
-"""The training data of a command: tables joined by row names, target, views, kernels, test rows."""
+"""The training data of a command: joined tables, target, views, test rows."""
 
 from __future__ import annotations
 
@@ -208,7 +208,6 @@ def read_training_table(
     tables.refuse(locate_faults([*target_faults, *faults], raw, joined), request.path)
     _check_missing_views(request, plan, table)
     layout.check_lengths(views, table, request.path, raw.index)
-
     kernels = _make_kernels(request, plan, views, table, raw)
 
     # 6. The groups, the test rows, and what the model file and the report say of the data.
@@ -292,7 +291,7 @@ def _excluded_columns(request: FitRequest, target: Target) -> dict[str, str]:
 def _kinds_of_columns(
     raw: ArrayOrTensor, request: FitRequest, excluded: Mapping[str, str]
 ) -> tuple[dict[str, str], list[str]]:
-    """Return what each column that can be learned from holds, and the columns that number the rows.
+    """Return the kind of every usable column, and the columns that number the rows.
 
     Columns that number the rows are only looked for, and left out, where views are guessed: a view
     that the user names may read them.
@@ -312,7 +311,7 @@ def _kinds_of_columns(
 
 
 def _note_on_unused_columns(request: FitRequest, kinds: Mapping[str, str], plan: Plan) -> list[str]:
-    """Return a note on the columns that no kernel reads though views or matrices were named."""
+    """Return a note on columns that no kernel reads, where views are named."""
     unused = [name for name in kinds if name not in plan.columns]
     names_kernels = request.names_views or bool(request.kernels)
     if not unused or not names_kernels:
@@ -325,7 +324,7 @@ def _note_on_unused_columns(request: FitRequest, kinds: Mapping[str, str], plan:
 
 
 def _check_missing_views(request: FitRequest, plan: Plan, table: Any) -> None:
-    """Refuse rows that lack a view if the method cannot learn from them and nothing fills it in."""
+    """Refuse rows that lack a view if the method cannot learn from them."""
     lacks_views = any(table[list(group)].isna().all(axis=1).any() for group in plan.groups)
     needs_all_views = request.method in ("bilinear", "discriminant")
     leaves_views_empty = plan.impute in ("none", "views")
@@ -339,7 +338,9 @@ def _check_missing_views(request: FitRequest, plan: Plan, table: Any) -> None:
 def _make_kernels(
     request: FitRequest, plan: Plan, views: Sequence[View], table: Any, raw: ArrayOrTensor
 ) -> list[Any]:
-    """Return name, kernel and columns of the kernels of the views, then of the given matrices.
+    """Return the kernels of the views, then those given as matrices.
+
+    Each is a tuple of name, kernel and columns.
 
     Names that occur twice are refused, and row numbers outside the matrices.
     """
@@ -578,7 +579,7 @@ def _compare_rows(
 def _columns_of_file(
     view_table: Any, view_keys: Sequence[str], on: str, path: Path, excluded: Mapping[str, str]
 ) -> tuple[list[str], list[str]]:
-    """Return the columns of a view's file to learn from, and a note on each that is left out."""
+    """Return the usable columns of a view's file, and a note on each of the others."""
     excluded = dict.fromkeys(tables.named_indices(path), "the index of the table") | {**excluded}
     columns = []
     notes = []
@@ -592,7 +593,7 @@ def _columns_of_file(
 
 
 def _why_not(column: Any, view_keys: Sequence[str], excluded: Mapping[str, str]) -> str:
-    """Return why a column of a file is nothing to learn from; empty if it can be learned from."""
+    """Return why a column of a file is not learned from; empty if it is."""
     if column.name in excluded:
         return f"it has the name of {excluded[column.name]}"
     if [str(value) for value in column] == list(view_keys):
@@ -619,7 +620,7 @@ def _keys_of_rows(column: Any, on: str, where: object) -> list[str]:
 def _hint_at_spelling(
     unused: Sequence[str], path: Path, lacking: Sequence[str], where: object
 ) -> str:
-    """Return a sentence on two names that may be one row in two spellings; empty if there are none.
+    """Return a sentence on a row that may have two spellings; empty if there is none.
 
     Parameters
     ----------
@@ -640,7 +641,10 @@ def _hint_at_spelling(
 
 
 def _plain_spelling(name: str) -> str:
-    """Return what a program that takes names for numbers leaves: 007, 7.0 and " 7" become 7."""
+    """Return a name as programs write it that take it for a number.
+
+    007, 7.0 and " 7" become 7; other names are put into lower case.
+    """
     text = name.strip().casefold()
     integer, point, decimals = text.partition(".")
     has_only_zeros = decimals != "" and not decimals.strip("0")
@@ -743,7 +747,7 @@ def rows_with_views(
 
 
 def read_or_faults(read: Callable[[], T], default: T) -> tuple[T, list[tables.Fault]]:
-    """Return what `read` returns, without faults, or the default with the faults `read` raised."""
+    """Return the result of `read` and no faults, or the default and the faults."""
     try:
         return read(), []
     except tables.BadCells as error:
@@ -797,7 +801,7 @@ def target_values(
 
 
 def read_target(raw: ArrayOrTensor, request: FitRequest) -> Target:
-    """Return the target of a request; its task is guessed from the values if none is given."""
+    """Return the target of a request; a task that is not given is guessed."""
     name = request.target
     where = request.path
     if request.event is not None or request.task == "survival":
@@ -922,7 +926,7 @@ def _choose_views(
     joined: Joined | None,
     excluded: Mapping[str, str],
 ) -> tuple[list[View], list[str]]:
-    """Return the views that the user names, or guessed ones, and notes on columns left out.
+    """Return the named views, or guessed ones, and notes on columns left out.
 
     There may be none if kernel matrices are given.
     """
@@ -997,7 +1001,9 @@ def _refuse_excluded_columns(specs: Sequence[ViewSpec], excluded: Mapping[str, s
 def _gene_sets(
     text: str, kinds: Mapping[str, str], joined: Joined | None
 ) -> tuple[list[ViewSpec], list[str]]:
-    """Return a view for every gene set with two genes among the columns, and a note on the others.
+    """Return a view for every gene set of two genes or more, and a note on the others.
+
+    Only genes that are columns count.
 
     Parameters
     ----------
@@ -1202,7 +1208,7 @@ _LEAST_SCREENING_CORRELATION = 0.8
 
 
 def copies_of_target(table: MatrixLike, columns: Sequence[str], target: Target) -> dict[str, str]:
-    """Return the columns that duplicate or recode the target, each with the name of that target.
+    """Return the columns that duplicate or recode a target, each with its target.
 
     Only rows in which the column has a value count. A column is a copy of classes if its values and
     the classes correspond one to one, up to differences that are small beside those between
@@ -1257,7 +1263,7 @@ def _is_same_code(values: AnyArray, target: AnyArray) -> bool:
 
 
 def _are_apart(values: AnyArray, classes: AnyArray) -> bool:
-    """Return whether numbers lie close together within classes, and far apart between classes.
+    """Return whether numbers lie close together in classes, and far apart otherwise.
 
     Parameters
     ----------
@@ -1276,7 +1282,9 @@ def _are_apart(values: AnyArray, classes: AnyArray) -> bool:
 
 
 def _may_have_order(values: AnyArray, target: AnyArray, rows: AnyArray) -> bool:
-    """Return whether numbers have about the order of the target, or its reverse, in some rows.
+    """Return whether numbers have about the order of the target in some rows.
+
+    The reverse order counts, too.
 
     A quick test before `_is_same_quantity`: True if the rows are too few to tell, False if the
     values are no numbers.
@@ -1292,7 +1300,7 @@ def _may_have_order(values: AnyArray, target: AnyArray, rows: AnyArray) -> bool:
 
 
 def _is_same_quantity(values: AnyArray, target: AnyArray) -> bool:
-    """Return whether a target is a multiple of the values plus a constant, or has their order."""
+    """Return whether a target is linear in the values, or has their order."""
     if len(values) < _LEAST_ROWS_ON_A_LINE or np.ptp(values) == 0 or np.ptp(target) == 0:
         return False
 
