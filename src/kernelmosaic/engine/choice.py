@@ -276,16 +276,12 @@ class Choice:
         """Return a sentence on the scores of the chosen norm and of the others."""
         return describe_choice(self.scores_by_norm, self.norm, self.value_number, self.rule)
 
-    def predictions_held_out(self, value_number: int | None = None) -> AnyArray:
+    def predictions_held_out(self) -> AnyArray:
         """Return the prediction of every sample while it was held out, in the samples' order.
 
-        Folds must hold out every sample once. With `value_number` the predictions are those of
-        another value with the chosen norm.
+        Folds must hold out every sample once.
         """
-        i = self.value_number if value_number is None else value_number
-        return self._in_order(
-            [held_out.predicted for held_out in self.fits.at(self.norm_number, i)]
-        )
+        return self._in_order([held_out.predicted for held_out in self.held_out])
 
     def probabilities_held_out(self, method: str) -> AnyArray:
         """Return the probabilities of every sample while it was held out, in the samples' order.
