@@ -1,5 +1,7 @@
-"""Estimators that choose C and the norm of the weights by cross-validation, with probabilities from
-the same folds."""
+"""Estimators that choose C and the norm of the weights by cross-validation.
+
+Samples that the folds hold out calibrate their probabilities, and give intervals and sets.
+"""
 
 from __future__ import annotations
 
@@ -62,8 +64,7 @@ SEARCH_PARAMETERS = (
 
 
 class PathSearch(BaseEstimator):
-    """What all searches along a path share: folds, scores, the choice, and what is routed to
-    whom."""
+    """What searches along a path share: folds, scores, the choice, and the routing of metadata."""
 
     # The parameters of a search, which every subclass has (`SEARCH_PARAMETERS`).
     Cs: Any
@@ -91,18 +92,15 @@ class PathSearch(BaseEstimator):
     # scikit-learn's conventions -------------------------------------------------------------------
 
     def __sklearn_is_fitted__(self) -> bool:
-        # Without a refit there are scores, and nothing to predict with.
+        # Without a refit there are scores, but no predictions.
         return self._is_refitted
 
     def get_metadata_routing(self) -> MetadataRouter:
-        """Return what `fit` passes on: ``groups`` and such to the splitter, ``sample_weight`` to
-        the scorer.
+        """Return which metadata `fit` passes to the splitter and to the scorer.
 
-        Without `scoring`, folds are scored by ``score``: what it is to be given,
-        ``set_score_request`` says.
+        Without `scoring`, folds are scored by ``score``, whose metadata ``set_score_request`` sets.
         """
-        # A scorer that passes on to this estimator's own would ask it for its routing, which is
-        # asked for here.
+        # A scorer that calls ``score`` of this estimator would ask for this very routing.
         scorer = self._get_metadata_request() if self.scoring is None else self._scorer()
         return self._router(self, scorer).add_self_request(self)
 
@@ -156,8 +154,7 @@ class PathSearch(BaseEstimator):
         self.weights_path_ = fits.mean_weights(choice.norm_number)
 
     def _unseen(self) -> conformal.Conformal:
-        """Return the machines of the folds, or raise if none holds out what intervals or sets are
-        of."""
+        """Return the machines of the folds, or raise if no samples were held out for them."""
         if self._conformal is None:
             raise ValueError(
                 "y: intervals need numeric targets, and sets need one class per sample; held-out"
@@ -166,38 +163,39 @@ class PathSearch(BaseEstimator):
         return self._conformal
 
     def _norms(self) -> list[Any]:
-        norms = (
-            [self.norms]
-            if isinstance(self.norms, str | int | float) or self.norms is None
-            else list(self.norms)
-        )
+        """Return the norms to try, or raise if there are none."""
+        is_single = self.norms is None or isinstance(self.norms, str | int | float)
+        norms = [self.norms] if is_single else list(self.norms)
         if not norms:
             raise ValueError(f"norms={self.norms!r}: give at least one, such as 1, 2 or 'uniform'.")
         return norms
 
     def _splitter(self, estimator: Estimator, y: TargetLike = None) -> Any:
-        # Loads a good part of scikit-learn, which the estimators that choose nothing do without.
+        """Return what divides the samples into folds, stratified by y where it has strata."""
+        # Imported here because it loads much of scikit-learn, which other estimators do not need.
         from sklearn.model_selection import check_cv
 
-        return check_cv(
-            self.cv, y, classifier=is_classifier(self) or path_rule(estimator).strata is not None
-        )
+        has_strata = is_classifier(self) or path_rule(estimator).strata is not None
+        return check_cv(self.cv, y, classifier=has_strata)
 
     def _scorer(self) -> Any:
+        """Return the function that scores a fit, or raise."""
         from sklearn.metrics import check_scoring
 
         check_one_score(self.scoring)
         return check_scoring(getattr(self, "estimator", self), scoring=self.scoring)
 
-    # What is routed to whom -----------------------------------------------------------------------
+    # Routing of metadata --------------------------------------------------------------------------
 
     def _routed(self, sample_weight: SampleWeight, params: Settings) -> Bunch:
-        """Return what estimator, splitter and scorer are given of the metadata of `fit`."""
+        """Return the metadata of `fit` for the estimator, the splitter and the scorer, or raise."""
         from sklearn import get_config
 
-        given = params if sample_weight is None else {"sample_weight": sample_weight, **params}
         if get_config().get("enable_metadata_routing", False):
-            routed: Bunch = process_routing(self, "fit", **given)
+            metadata = dict(params)
+            if sample_weight is not None:
+                metadata = {"sample_weight": sample_weight, **params}
+            routed: Bunch = process_routing(self, "fit", **metadata)
             return routed
         unknown = set(params) - {"groups"}
         if unknown:
@@ -205,16 +203,21 @@ class PathSearch(BaseEstimator):
                 f"{type(self).__name__}.fit() got an unexpected argument {sorted(unknown)[0]!r}."
             )
         weight = {} if sample_weight is None else {"sample_weight": sample_weight}
-        # A user's function may not accept weights.
-        known = self.scoring is None or isinstance(self.scoring, str)
-        score, fit = Bunch(score=weight if known else {}), Bunch(fit=weight)
-        return Bunch(estimator=fit, splitter=Bunch(split=params), scorer=score)
+        # A function of the user may not accept weights.
+        takes_weight = self.scoring is None or isinstance(self.scoring, str)
+        return Bunch(
+            estimator=Bunch(fit=weight),
+            splitter=Bunch(split=params),
+            scorer=Bunch(score=weight if takes_weight else {}),
+        )
 
     def _router(self, estimator: Estimator, scorer: Any) -> MetadataRouter:
-        to = {name: MethodMapping().add(caller="fit", callee=name) for name in ("split", "score")}
+        """Return a router of the metadata of `fit` to the splitter and the scorer."""
+        to_split = MethodMapping().add(caller="fit", callee="split")
+        to_score = MethodMapping().add(caller="fit", callee="score")
         router = MetadataRouter(owner=type(self).__name__)
-        router.add(splitter=self._splitter(estimator), method_mapping=to["split"])
-        return router.add(scorer=scorer, method_mapping=to["score"])
+        router.add(splitter=self._splitter(estimator), method_mapping=to_split)
+        return router.add(scorer=scorer, method_mapping=to_score)
 
 
 def fit_choice(
@@ -252,7 +255,7 @@ def fit_choice(
 
 
 def in_memory(X: MatrixLike) -> MatrixLike:
-    """Return samples of which folds can be taken, or raise."""
+    """Return samples from which folds can be taken, or raise; a memory map as an array."""
     if isinstance(X, np.memmap):
         return np.asarray(X)
     if is_streamed(X):
