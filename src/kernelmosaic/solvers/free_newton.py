@@ -66,7 +66,7 @@ def newton_on_free(
     budget: float,
     *,
     cut_backs: int = 1,
-    worth: float = 0.0,
+    least_gain: float = 0.0,
 ) -> tuple[Any, int]:
     """Return better coefficients of the free samples, and the Newton steps taken.
 
@@ -89,7 +89,7 @@ def newton_on_free(
     cut_backs : int
         So many of the first steps may cut the whole direction back to the box instead, which meets
         many bounds at once.
-    worth : float
+    least_gain : float
         A step that gains less than this share of the first is the last.
     """
     backend = backend_of(beta)
@@ -120,7 +120,7 @@ def newton_on_free(
         new[inside] = best
         first = max(first, best_gain)
         stays = (best > lower) & (best < upper)
-        if best_gain <= worth * first or bool(stays.all()) or budget < form.cost:
+        if best_gain <= least_gain * first or bool(stays.all()) or budget < form.cost:
             break
         budget -= form.cost
         beta, slope, lower, upper, inside = (
