@@ -76,6 +76,40 @@ LEAST_TARGET = 1e-300
 #: Samples that compiled steps handle at once: the keys of a strip stay in the first-level cache.
 STRIP = 512
 
+# Newton steps on free samples (`free_newton`) -----------------------------------------------------
+
+#: Size of a step that counts as one: it differs from one by rounding (chosen by hand).
+WHOLE_STEP = 0.999
+#: Coefficients. Up to so many move from a device to the host to be cut back to the box.
+MOST_HOST_SAMPLES = 20_000
+#: Steps to the shift that meets a sum; halving the interval alone would take about as many to the
+#: last digit.
+MAX_SUM_STEPS = 60
+#: Change of the shift, relative to its size and to those of the coefficients, that is rounding.
+SHIFT_ROUNDING = 1e-15
+#: Relative to the mean diagonal: least noise of the entries of a block. And the least noise of all.
+LEAST_RELATIVE_NOISE = 1e-10
+LEAST_BLOCK_NOISE = 1e-12
+#: Flops of a factorisation that take as long as updating one entry of an inverse.
+INVERSE_FLOPS_PER_ENTRY = 80
+#: Largest fraction by which the diagonal of a block grows to be factorised (chosen by hand).
+GRAM_FORM_JITTER = 0.01
+
+# Line searches (`line_search`) --------------------------------------------------------------------
+
+#: Fraction of the value below which rounding hides the sign of a derivative.
+FLAT_SLOPE = 1e-14
+#: Fraction of the decrease that the derivative promises, of which a step must keep so much: the
+#: usual constant of Armijo's rule.
+ARMIJO = 1e-4
+#: Doublings or halvings of a step that is low enough (chosen by hand).
+MAX_STEP_CHANGES = 6
+#: Factors by which a step is shortened where the derivative at its end is known: the least one of a
+#: smooth value and of one with a kink, and the largest one (chosen by hand).
+LEAST_SMOOTH_FACTOR = 0.1
+LEAST_KINK_FACTOR = 1e-3
+LARGEST_SHORTENING = 0.7
+
 # Rounds of working sets (`working_set`) -----------------------------------------------------------
 
 #: Linear systems of kernels that are not stored: conjugate-gradient steps of one solve, and solves,
@@ -200,6 +234,27 @@ CLASS_SYSTEM_RESIDUAL = 1e-10
 CLASS_SUM_RESIDUAL = 1e-12
 #: Refinements of the solution of one Newton system; chosen by hand.
 CLASS_REFINEMENTS = 2
+
+# Interior points over weights and coefficients: `WeightPath`
+
+#: Relative to the sizes of the coefficients. While their sum misses the total by more than this,
+#: the iterate proves no gap.
+WEIGHT_PATH_SUM_ERROR = 1e-9
+#: Steps in a row without a smaller gap after which rounding prevents progress.
+MOST_IDLE_WEIGHT_STEPS = 12
+#: Fraction of a Newton step. A step that the bounds cut shorter than this shows rounding.
+SHORTEST_WEIGHT_STEP = 1e-8
+#: Largest fraction by which a diagonal grows so that a matrix is positive definite in spite of
+#: rounding.
+LARGEST_WEIGHT_PATH_JITTER = 1e-6
+#: Samples per feature up to which the system of the samples is solved: it is more work above two,
+#: but loses fewer digits.
+NARROW_RATIO = 4
+#: Relative to the largest ½βᵀK_mβ: least product of a distance and a multiplier at the start
+#: (chosen by hand).
+LEAST_MU = 1e-12
+#: Fraction of the linear slack above which the exact one replaces it (chosen by hand).
+EXACT_SLACK = 0.3
 
 # Options of whole solves --------------------------------------------------------------------------
 
