@@ -614,6 +614,8 @@ class MatrixForm:
         """
         ridge = point.alpha / self.weight
         in_scale = 0.0
+
+        # 1. The criterion and its gradient G in M.
         K, learned_kernels = self.combine(point)
         system = MatrixLeastSquares.of(K, ridge)
         if loss is None:
@@ -623,18 +625,22 @@ class MatrixForm:
             r = system.residuals(beta, self.groups)
             value, g, in_scale = loss(r, point.scale)
             G = system.slope(beta, r, g, self.groups)
-        in_widths: list[Array] = []
-        fixed = None
+
+        # 2. The derivatives ⟨G, K_m⟩ in the weights, by the stack for matrices that it holds.
+        kernels_of_stack = None
         if learned_kernels:
-            fixed = np.setdiff1d(np.arange(self.stack.n_kernels), [*learned_kernels])
-        slopes = self.stack.inner_products(G, fixed)
+            kernels_of_stack = np.setdiff1d(np.arange(self.stack.n_kernels), [*learned_kernels])
+        in_eta = self.stack.inner_products(G, kernels_of_stack)
+        in_widths: list[Array] = []
         for m, matrix in learned_kernels.items():
             matrix *= G
-            slopes[m] = float(matrix.sum())
-            slope_in_widths = self.widths[m].slopes(point.log_widths[m], matrix)
-            in_widths.append(point.weights[m] * slope_in_widths)
+            in_eta[m] = float(matrix.sum())
+            in_log_widths = self.widths[m].slopes(point.log_widths[m], matrix)
+            in_widths.append(point.weights[m] * in_log_widths)
+
+        # 3. The derivatives in logarithms.
         in_alpha = float(ridge @ backend_of(G).to_numpy(G.diagonal()))
-        return Judged(value, point.weights * slopes, in_alpha, in_scale, tuple(in_widths))
+        return Judged(value, point.weights * in_eta, in_alpha, in_scale, tuple(in_widths))
 
     def residuals_left_out(self, point: RidgePoint) -> Array:
         """Return the residuals of samples left out, of shape (n, c)."""
@@ -974,8 +980,8 @@ class FeatureForm:
         beta = system.coefficients(self.Y[self.rows], theta)
         r = system.residuals(beta, self.row_groups)
         value, g, in_scale = loss(r, point.scale)
-        per_feature, in_alpha = system.slopes(beta, r, g, theta, self.row_groups)
-        return Judged(value, self._per_kernel(per_feature), in_alpha, in_scale)
+        in_log_eta, in_log_alpha = system.slopes(beta, r, g, theta, self.row_groups)
+        return Judged(value, self._per_kernel(in_log_eta), in_log_alpha, in_scale)
 
     def residuals_left_out(self, point: RidgePoint) -> Array:
         """Return the residuals of all samples left out, of shape (n, c)."""
@@ -1048,14 +1054,14 @@ class FeatureForm:
         value, s2 = evidence_value(fit, system.log_det, n, c)
         fitted = 1.0 - alpha * self.stack.backend.to_numpy(system.B.diagonal())[:R]
         # W_mᵀ β = (Φᵀ A Y)_m = θ_m, as A W = diag(w) Φ B.
-        per_feature = 0.5 * (c * fitted - np.sum(theta[:R] ** 2, axis=1) / s2)
+        in_log_eta = 0.5 * (c * fitted - np.sum(theta[:R] ** 2, axis=1) / s2)
         residual = (self.square - explained - alpha * float(np.sum(theta[:R] ** 2))) / alpha
-        slope = 0.5 * (c * (n - 1 - float(fitted.sum())) - residual / s2)
-        return Judged(value, self._per_kernel(per_feature), slope)
+        in_log_alpha = 0.5 * (c * (n - 1 - float(fitted.sum())) - residual / s2)
+        return Judged(value, self._per_kernel(in_log_eta), in_log_alpha)
 
-    def _per_kernel(self, features: Array) -> Array:
-        """Return the sum over the features of every kernel, of one number per feature."""
-        return np.bincount(self.kernel, features, self.stack.n_kernels).astype(np.float64)
+    def _per_kernel(self, numbers: Array) -> Array:
+        """Return the sums over the features of each kernel of one number per feature."""
+        return np.bincount(self.kernel, numbers, self.stack.n_kernels).astype(np.float64)
 
     def _parts(self) -> Iterator[tuple[Indices, Groups]]:
         """Yield the numbers of the samples of each strip, and their groups, none of which is cut.

@@ -50,7 +50,7 @@ class Trials:
 
 def line_search(
     evaluate: Callable[[float], Any],
-    here: Any,
+    start: Any,
     slope: float,
     trials: Trials,
     *,
@@ -67,7 +67,7 @@ def line_search(
     evaluate : callable
         From the size of a step to the evaluation at its end. Where it returns None the search ends
         without a step.
-    here : object
+    start : object
         The evaluation at the start of the line.
     slope : float
         The derivative of the value along the line at its start. A line that rises is not searched.
@@ -85,7 +85,7 @@ def line_search(
     """
     attempts = trials.attempts
     size = trials.size
-    is_flat = 0.0 <= slope <= FLAT_SLOPE * abs(value(here))
+    is_flat = 0.0 <= slope <= FLAT_SLOPE * abs(value(start))
     if is_flat:
         slope = -np.finfo(np.float64).tiny
         attempts = min(attempts, 1)
@@ -95,7 +95,7 @@ def line_search(
         end = evaluate(size)
         if end is None:
             return None
-        rise = value(end) - value(here)
+        rise = value(end) - value(start)
         # Armijo's rule: the value falls by a fraction of what the derivative promises.
         if rise <= ARMIJO * size * slope:
             is_first = attempt == 0
@@ -135,37 +135,38 @@ def _best_multiple(
 
 
 def descend(
-    here: Evaluation,
+    start: Evaluation,
     line: Callable[[Evaluation], tuple[Callable[[float], Evaluation], float] | None],
     trials: Trials,
-    most: int,
+    max_steps: int,
 ) -> Evaluation:
-    """Return the evaluation after up to `most` steps, each with a line search.
+    """Return the evaluation after up to `max_steps` steps, each with a line search.
 
     Steps end earlier where there is no line, or none of its steps lowers the value.
 
     Parameters
     ----------
-    here : object
+    start : object
         The evaluation at the start.
     line : callable
-        From an evaluation to the line that starts there: a function from the size of a step to the
-        evaluation at its end, and the derivative at the start. None if there is no line.
+        From an evaluation to the line that starts at its point: a function from the size of a step
+        to the evaluation at its end, and the derivative at the start. None if there is no line.
     trials : Trials
         Which steps of a line to try.
-    most : int
+    max_steps : int
         Most steps.
     """
-    for _ in range(most):
-        next_line = line(here)
+    current = start
+    for _ in range(max_steps):
+        next_line = line(current)
         if next_line is None:
             break
         evaluate, slope = next_line
-        step = line_search(evaluate, here, slope, trials)
+        step = line_search(evaluate, current, slope, trials)
         if step is None:
             break
-        _, here = step
-    return here
+        _, current = step
+    return current
 
 
 def _parabola(rise: float, slope: float, least: float) -> float:
@@ -179,7 +180,7 @@ def _parabola(rise: float, slope: float, least: float) -> float:
     return float(np.clip(-0.5 * slope / curvature, least, 0.5))
 
 
-def _shrink(rise: float, slope_here: float, slope_end: float, *, smooth: bool) -> float:
+def _shrink(rise: float, slope_start: float, slope_end: float, *, smooth: bool) -> float:
     """Return the factor by which to shorten a step at whose end the value rises.
 
     A smooth value is taken as quadratic, its derivative as linear. Where that did not do there is a
@@ -189,7 +190,7 @@ def _shrink(rise: float, slope_here: float, slope_end: float, *, smooth: bool) -
     if not slope_end > 0:
         return 0.5
     if smooth:
-        root = slope_here / (slope_here - slope_end)
+        root = slope_start / (slope_start - slope_end)
         return float(np.clip(root, LEAST_SMOOTH_FACTOR, LARGEST_SHORTENING))
-    crossing = (slope_end - rise) / (slope_end - slope_here)
+    crossing = (slope_end - rise) / (slope_end - slope_start)
     return float(np.clip(crossing, LEAST_KINK_FACTOR, LARGEST_SHORTENING))

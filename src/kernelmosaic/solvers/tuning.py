@@ -136,9 +136,9 @@ NEWTON_WAIT_ON_HOST = 4
 #: Fraction of the largest residual of all rounds. Below it the residual is computed anew: of the
 #: seven digits that products in single precision have, three are lost.
 LOST_RESIDUAL = 1e-3
-#: Rounds are solved to this fraction of the tolerance, or, while samples outside of them violate
-#: optimality, to the larger fraction of the current gap; kernels in factors, whose rounds are cheap
-#: beside the pass over all samples, are solved to a smaller one (chosen by hand).
+#: Rounds are solved to this fraction of the tolerance, or, while samples are outside of them, to a
+#: fraction of the current gap if that is larger; the fraction is smaller for kernels in factors
+#: (chosen by hand).
 ROUND_GAP = 0.1
 EARLY_ROUND_GAP = 0.1
 FACTORED_EARLY_ROUND_GAP = 0.01
