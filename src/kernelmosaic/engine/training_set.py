@@ -401,7 +401,7 @@ class ExactSet(TrainingSet):
         some = copy(self)
         some.kernel_set = self.kernel_set.take(kept)
         some.views = self.kernel_set.take_views(self.views, kept)
-        exact = ComputedStack(
+        exact = ComputedStack.of(
             some.kernel_set, some.views, self._stack.dtype, 3 * self._stack.matrices[0].nbytes
         )
         some._stack, some._kernel = StoredStack(self._stack.matrices[kept], exact), None
