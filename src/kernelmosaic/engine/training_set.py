@@ -338,7 +338,7 @@ class ExactSet(TrainingSet):
             stores=stores,
         )
         if self.missing is not None and self.present is not None:
-            if not isinstance(stack, StoredStack):
+            if stack.matrices is None:
                 raise MemoryError(
                     f"X: missing views are completed in stored matrices, but {stack.form}; raise"
                     " memory_budget, or fit to fewer samples."
@@ -392,7 +392,8 @@ class ExactSet(TrainingSet):
     def without(self, m: int) -> ExactSet | None:
         # What stands in for a view that samples lack depends on the other kernels.
         if (
-            not isinstance(self._stack, StoredStack)
+            self._stack is None
+            or self._stack.matrices is None
             or self.device is not None
             or self.present is not None
         ):

@@ -294,7 +294,7 @@ class DaskFactoredGram(FactoredGram):
 
         def form_matrix() -> Array:
             if is_eager:
-                return matrix[0]
+                return np.asarray(matrix[0])
             _, theta = rule(residual - change, *rows)
             return self.normal_matrix(theta)
 

@@ -106,6 +106,11 @@ class FeatureStack(GramStack):
             np.matmul(Z, Z.T, out=matrices[m], casting="same_kind")
         return StoredStack(matrices)
 
+    def stored_part(self, rows: Indices) -> StoredFeatures:
+        """Return the features of some samples, stored."""
+        features = dict(self.placed_features(rows, range(self.n_kernels)))
+        return StoredFeatures([features[m] for m in range(self.n_kernels)])
+
     def blocks(self, kernels: Kernels, rows: Rows, columns: Rows) -> Iterator[tuple[int, Block]]:
         right = dict(self.features(columns, kernels))
         for m, left in self.features(rows, kernels):

@@ -69,7 +69,7 @@ class ArrayRows(RowSource):
     def row_width(self) -> int:
         if hasattr(self.X, "nnz"):
             # A sparse row stores a value and a column number for every entry that is not zero.
-            return 2 * self.X.nnz // self.shape[0] + 1
+            return int(2 * self.X.nnz // self.shape[0] + 1)
         return self.shape[1]
 
     def take(self, rows: Rows) -> ArrayOrTensor:

@@ -98,6 +98,9 @@ class GramStack(ABC):
     widths: Indices | None = None
     #: The matrices, of shape (P, n, n), where all of them are stored; else None.
     matrices: Any = None
+    #: The features of every kernel, a list of arrays of shape (n, width), where all of them are
+    #: stored; else None.
+    arrays: Any = None
     #: Whether all kernels are stored, as matrices or in features. If not, a kernel is computed
     #: whenever it is read, or is on other machines.
     is_stored: bool = False
@@ -108,6 +111,8 @@ class GramStack(ABC):
     stores_combined: bool = True
     #: Whether entries are in single precision here, and can be computed in double precision.
     has_exact: bool = False
+    #: The stack that computes entries in double precision; None if there is none.
+    exact: Any = None
     #: How the kernels are stored, and why, as a sentence; printed with `verbose`.
     form: str = ""
     #: Whether the combined kernel can be factorised, as a matrix or in features. If not, only
@@ -245,13 +250,11 @@ class MatrixStack(GramStack):
         squares on a device, whose cache is small.
     options : StackOptions
         Sizes that the stack works with.
-    exact : ComputedStack or None
-        The stack that computes entries in double precision; None if there is none.
     """
 
+    widths: None = None
     entries: int
     options: StackOptions
-    exact: Any = None
 
     def exact_products(self, beta: AnyArray, rows: Indices) -> Array:
         source = self.exact if self.has_exact else self
@@ -401,6 +404,10 @@ class MatrixStack(GramStack):
             The same samples as the kernels read them.
         """
         raise NotImplementedError(f"{type(self).__name__} does not compute kernels again.")
+
+    def stored_part(self, rows: Indices) -> MatrixStack:
+        """Return the stack of some samples, stored, in a form for many combinations."""
+        return self.for_many_combinations().take(rows, stored=True)
 
     def for_many_combinations(self) -> MatrixStack:
         """Return the kernels in a form that is fast to combine with many weights in turn."""
