@@ -1019,8 +1019,8 @@ MUTATIONS = (
         "views-of-other-columns",
         "kernels on different columns read the same samples",
         "gram/kernel_set.py",
-        "view_numbers.append(numbers.setdefault((own, form, columns, rows), len(numbers)))",
-        "view_numbers.append(numbers.setdefault((own, form, rows), len(numbers)))",
+        "view_numbers.append(numbers.setdefault((kernel_number, form, columns, rows), len(numbers)))",
+        "view_numbers.append(numbers.setdefault((kernel_number, form, rows), len(numbers)))",
         "gram/test_kernel_set.py",
     ),
     _m(

@@ -89,7 +89,7 @@ class DaskFeatures(FeatureStack):
         self.rows_read += self.n_samples
         chunks = [rows if isinstance(rows, list) else self.chunks(rows) for rows in chunked]
         task = dask.delayed(partial(work, **shared), pure=False, traverse=False)
-        return [task(part, *own) for part, *own in zip(self.parts, *chunks, strict=True)]
+        return [task(*arguments) for arguments in zip(self.parts, *chunks, strict=True)]
 
     def chunks(self, rows: AnyArray | None) -> list[Any]:
         """Return the part of an array that each partition has; for None a list of None."""
@@ -168,7 +168,7 @@ class DaskFeatures(FeatureStack):
         if missing:
             parts = self.ask(self.tasks(_sums, beta, self.chunks(gates), kernels=missing))
             for m in missing:
-                sums[m] = np.sum([part[m] for part in parts], axis=0)
+                sums[m] = np.sum([part_sums[m] for part_sums in parts], axis=0)
         return {m: sums[m] for m in numbers}
 
     def known_products(self, beta: AnyArray) -> _KnownProducts:
@@ -236,7 +236,7 @@ class DaskFactoredGram(FactoredGram):
         self.block_samples = stack.options.block_samples
 
     def apply(self, W: Array) -> Array:
-        return np.concatenate([part for (part,) in self.stack.ask(self._tasks("apply", W=W))])
+        return np.concatenate([rows for (rows,) in self.stack.ask(self._tasks("apply", W=W))])
 
     def adjoint(self, V: Array) -> Array:
         if self.gates is None:
@@ -258,10 +258,10 @@ class DaskFactoredGram(FactoredGram):
     def products_given(self, beta: Array, adjoint: Array) -> Array:
         if self.gates is not None:
             return super().products_given(beta, adjoint)
-        ends = np.cumsum(self.stack.widths[self.active])[:-1]
+        edges = np.cumsum(self.stack.widths[self.active])[:-1]
         sums = {}
-        for m, part in zip(self.active, np.split(adjoint, ends), strict=True):
-            sums[m] = part / np.sqrt(self.weights[m])
+        for m, scaled_sum in zip(self.active, np.split(adjoint, edges), strict=True):
+            sums[m] = scaled_sum / np.sqrt(self.weights[m])
         self.stack.known_products(beta).add_sums(sums)
         return self.products(beta)
 
@@ -348,32 +348,32 @@ def _fill(kernel_set: FeatureMaps, block: ArrayOrTensor) -> StoredFeatures:
     return StoredFeatures.fill(ComputedFeatures(kernel_set, rows, np.float64))
 
 
-def _take(part: StoredFeatures, rows: Indices, kernels: Sequence[int]) -> list[Block]:
+def _take(partition: StoredFeatures, rows: Indices, kernels: Sequence[int]) -> list[Block]:
     """Return some rows of the features of these kernels."""
-    return [Z for _, Z in part.features(rows, kernels)]
+    return [Z for _, Z in partition.features(rows, kernels)]
 
 
-def _outputs(part: StoredFeatures, sums: dict[int, Array]) -> Array:
+def _outputs(partition: StoredFeatures, sums: dict[int, Array]) -> Array:
     """Return Z_m s_m for the sums s_m of every kernel."""
-    return np.stack([part.arrays[m] @ total for m, total in sums.items()])
+    return np.stack([partition.arrays[m] @ total for m, total in sums.items()])
 
 
 def _sums(
-    part: StoredFeatures, beta: Array, gates: Array | None, kernels: list[int]
+    partition: StoredFeatures, beta: Array, gates: Array | None, kernels: list[int]
 ) -> dict[int, Array]:
     """Return Z_mᵀ β, or Z_mᵀ (g_m ∘ β), of every kernel."""
-    return part.sums(beta, kernels, gates)
+    return partition.sums(beta, kernels, gates)
 
 
-def _squared_norms(part: StoredFeatures) -> Array:
+def _squared_norms(partition: StoredFeatures) -> Array:
     """Return the squared norms of the rows of every Z_m, of shape (n, P)."""
-    unit_weights = np.eye(part.n_kernels)
-    norms = [StackFactors(part, weights).squared_norms() for weights in unit_weights]
+    unit_weights = np.eye(partition.n_kernels)
+    norms = [StackFactors(partition, weights).squared_norms() for weights in unit_weights]
     return np.stack(norms, axis=1)
 
 
 def _newton_sums(
-    part: StoredFeatures,
+    partition: StoredFeatures,
     gates: Array | None,
     residual: Array,
     rows: tuple[Array, ...],
@@ -387,22 +387,22 @@ def _newton_sums(
     Sums over the partitions concatenate the lists. The parameters are those of
     `FactoredGram.newton_pass`.
     """
-    step = StackFactors(part, weights, gates).newton_pass(direction, residual, rule, rows)
+    step = StackFactors(partition, weights, gates).newton_pass(direction, residual, rule, rows)
     if is_eager:
         return [step.change], step.adjoint, step.matrix()
     return [step.change], step.adjoint
 
 
 def _operate(
-    part: StoredFeatures,
+    partition: StoredFeatures,
     gates: Array | None,
-    *own: Any,
+    *arguments: Any,
     operation: str,
     weights: Array,
     **shared: Any,
 ) -> tuple[Any, ...]:
     """Return the results of a method of the `StackFactors` of a partition, as a tuple."""
-    result = getattr(StackFactors(part, weights, gates), operation)(*own, **shared)
+    result = getattr(StackFactors(partition, weights, gates), operation)(*arguments, **shared)
     return result if isinstance(result, tuple) else (result,)
 
 

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from kernelmosaic._typing import AnyArray, Array, ArrayOrTensor, DType, Indices, RowIndex
-from kernelmosaic.backend import Backend, backend_of
-from kernelmosaic.gram.gram import ClassGram, DenseGram, Gram
+from kernelmosaic.backend import backend_of
+from kernelmosaic.gram.gram import ClassGram, DenseGram, Gram, as_input
 from kernelmosaic.gram.linear_algebra import Cholesky
 from kernelmosaic.gram.tuning import (
     CLASS_BLOCK_NUMBERS,
@@ -173,8 +173,7 @@ class FactoredGram(Gram):
         return np.asarray(self._written)
 
     def diagonal(self) -> Array:
-        norms = self.squared_norms()
-        return norms if self.shift is None else norms + self.shift
+        return self._shifted(self.squared_norms())
 
     def take(self, rows: RowIndex) -> FactoredGram:
         """Return the kernel of these samples, with their rows of Z stored in one array."""
@@ -212,8 +211,9 @@ class FactoredGram(Gram):
         theta[rows] = 1.0 / softened
         all_scaled = np.zeros((self.n_samples, right.shape[1]))
         all_scaled[rows] = scaled
-        place = self.backend.asarray
-        adjoint, M = self.adjoint_and_matrix(place(all_scaled), place(theta))
+        placed_scaled = self.backend.asarray(all_scaled)
+        placed_theta = self.backend.asarray(theta)
+        adjoint, M = self.adjoint_and_matrix(placed_scaled, placed_theta)
         M = M[:-1, :-1]
         diagonal = self.backend.diagonal_view(M)
         diagonal += 1.0
@@ -330,8 +330,3 @@ class FeatureBlock:
         for c, K in enumerate(out):
             K[...] = self.of_class(c, dtype=dtype)
         return out
-
-
-def as_input(given: ArrayOrTensor, values: ArrayOrTensor, backend: Backend) -> ArrayOrTensor:
-    """Return values of the backend in the library of `given`: arrays for arrays, else tensors."""
-    return backend.to_numpy(values) if isinstance(given, np.ndarray) else values

@@ -25,8 +25,9 @@ from kernelmosaic.backend import (
     row_strips,
     run_threads,
 )
-from kernelmosaic.gram.factored import FactoredClasses, FactoredGram, as_input
+from kernelmosaic.gram.factored import FactoredClasses, FactoredGram
 from kernelmosaic.gram.feature_maps import FeatureMaps
+from kernelmosaic.gram.gram import as_input
 from kernelmosaic.gram.kernel_set import Kernels
 from kernelmosaic.gram.linear_algebra import nonzero_rows
 from kernelmosaic.gram.options import PASSES, PassOptions
@@ -70,11 +71,12 @@ class FeatureStack(GramStack):
 
         Weights have the shape (P,), gates (n, P).
         """
-        given = np.asarray(weights, dtype=np.float64)
-        if given.ndim == 1:
-            return self.factors(given)
-        has_gate = np.any(given != 0, axis=0)
-        return self.factors(has_gate.astype(np.float64), given)
+        weights = np.asarray(weights, dtype=np.float64)
+        if weights.ndim == 1:
+            return self.factors(weights)
+        gates = weights
+        has_gate = np.any(gates != 0, axis=0)
+        return self.factors(has_gate.astype(np.float64), gates)
 
     def factors(self, weights: Array, gates: Array | None = None) -> FactoredGram:
         """Return Σ_m weights_m g_m g_mᵀ ∘ K_m in its factors; without gates the g_m are one."""
@@ -82,10 +84,10 @@ class FeatureStack(GramStack):
 
     def combine_classes(self, weights: AnyArray, out: ArrayOrTensor = None) -> ArrayOrTensor:
         """Return Σ_m weights[c, m] K_m of every class in factors, which all classes share."""
-        used = np.any(weights != 0, axis=0)
-        used_weights = np.asarray(weights, dtype=np.float64)[:, used]
-        scales = np.repeat(used_weights, self.widths[used], axis=1)
-        gram = self.combine(used.astype(np.float64))
+        is_active = np.any(weights != 0, axis=0)
+        active_weights = np.asarray(weights, dtype=np.float64)[:, is_active]
+        scales = np.repeat(active_weights, self.widths[is_active], axis=1)
+        gram = self.combine(is_active.astype(np.float64))
         return FactoredClasses(gram, scales, self.options.block_numbers)
 
     @property

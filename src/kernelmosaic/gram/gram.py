@@ -151,9 +151,10 @@ class Gram(ClassGram):
 
         K_rows is the block of these samples; `right` has the shape (n_rows, k).
         """
-        place = self.backend.asarray
         A = self.block(self.backend.index(rows))
-        solution = self.backend.to_numpy(solve_block(A, place(ridge), place(right)))
+        placed_ridge = self.backend.asarray(ridge)
+        placed_right = self.backend.asarray(right)
+        solution = self.backend.to_numpy(solve_block(A, placed_ridge, placed_right))
         return solution.astype(np.float64, copy=False)
 
     def solve_by_products(
@@ -174,6 +175,10 @@ class Gram(ClassGram):
         """
         diagonal = (self.diagonal() + ridge)[:, np.newaxis]
         return lambda r: r / diagonal
+
+    def _shifted(self, diagonal: Array) -> Array:
+        """Return a diagonal without the shift, plus the shift."""
+        return np.asarray(diagonal if self.shift is None else diagonal + self.shift)
 
     def host_rows(self, rows: RowIndex) -> Indices:
         """Return row numbers as an array of NumPy."""
@@ -221,7 +226,7 @@ class DenseGram(Gram):
         coefficients = self.backend.asarray(beta)
         support = nonzero_rows(coefficients)
         values = multiply_rows(self.matrix, support, coefficients[support])
-        return self.backend.to_numpy(values) if is_array else values
+        return as_input(beta, values, self.backend)
 
     def block(self, rows: RowIndex) -> ArrayOrTensor:
         rows = self.backend.index(rows)
@@ -293,8 +298,7 @@ class SomeRows(Gram):
             all_coefficients = self.backend.zeros(shape, self.dtype)
             all_coefficients[self.which] = coefficients
             values = (self.gram.matrix @ all_coefficients)[self.which]
-        values = self.backend.astype(values, np.float64)
-        return self.backend.to_numpy(values) if isinstance(beta, np.ndarray) else values
+        return as_input(beta, self.backend.astype(values, np.float64), self.backend)
 
     def block(self, rows: RowIndex) -> ArrayOrTensor:
         return self.gram.block(self.which[self.backend.index(rows)])
@@ -365,13 +369,13 @@ class OnDemandGram(Gram):
 
     def take(self, rows: RowIndex) -> Gram:
         rows = self.host_rows(rows)
-        part = self.stack.take(rows)
-        factors = self.factors[rows] if self._has_gates else self.factors
+        row_stack = self.stack.take(rows)
+        row_factors = self.factors[rows] if self._has_gates else self.factors
         gram: Gram
         if len(rows) > self.block_samples:
-            gram = OnDemandGram(part, factors)
+            gram = OnDemandGram(row_stack, row_factors)
         else:
-            gram = part.combine(factors)
+            gram = row_stack.combine(row_factors)
         return gram if self.shift is None else gram.add_diagonal(self.shift[rows])
 
     def low_rank(self) -> ArrayOrTensor:
@@ -409,23 +413,28 @@ class OnDemandGram(Gram):
             values = (self.factors.T**2 * diagonals).sum(0)
         else:
             values = self.factors @ diagonals
-        return np.asarray(values if self.shift is None else values + self.shift)
+        return self._shifted(values)
 
     def solve_free(self, rows: Indices, ridge: Array, right: Array) -> Array:
         if len(rows) <= self.block_samples:
             return super().solve_free(rows, ridge, right)
         # Too many samples for a block: the system is solved for some of them, evenly spread, and
         # scaled up to the number of all.
-        some = np.unique(np.linspace(0, len(rows) - 1, self.block_samples).astype(np.intp))
+        chosen = np.unique(np.linspace(0, len(rows) - 1, self.block_samples).astype(np.intp))
         solution = np.zeros_like(right)
-        part = super().solve_free(rows[some], ridge[some], right[some])
-        solution[some] = part * (len(rows) / len(some))
+        chosen_solution = super().solve_free(rows[chosen], ridge[chosen], right[chosen])
+        solution[chosen] = chosen_solution * (len(rows) / len(chosen))
         return solution
 
 
 def active_kernels(factors: Array) -> Indices:
     """Return the kernels whose weight, of shape (P,), or gates, of shape (n, P), are not zero."""
     return np.flatnonzero(np.atleast_2d(factors).any(axis=0))
+
+
+def as_input(argument: ArrayOrTensor, values: ArrayOrTensor, backend: Backend) -> ArrayOrTensor:
+    """Return values of the backend in the library of an argument: arrays for arrays."""
+    return backend.to_numpy(values) if isinstance(argument, np.ndarray) else values
 
 
 def as_gram(K: ArrayOrTensor) -> Gram:

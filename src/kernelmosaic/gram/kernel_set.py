@@ -371,7 +371,9 @@ class KernelSet:
         # 1. Which kernels are evaluated on the device. A view that some kernels read on the host
         # and others on the device is held on both.
         if across is None:
-            on_backend = [_takes_tensors(one.kernel.inner, backend) for one in self.fitted]
+            on_backend = [
+                _takes_tensors(fitted_kernel.kernel.inner, backend) for fitted_kernel in self.fitted
+            ]
         else:
             on_backend = across.on_backend
         moves = [on_backend[m] and m in used_kernels for m in range(len(self.fitted))]
@@ -521,12 +523,12 @@ class KernelSet:
         self,
         views: Views,
         support: Views,
-        right: Array,
+        coefficients: Array,
         device: str,
         entries: int | None = None,
         columns: int = PRODUCT_COLUMNS,
     ) -> Array:
-        """Return K_m right for every kernel, of shape (P, n, k), computed on a device.
+        """Return K_m β for every kernel, of shape (P, n, k), computed on a device.
 
         K_m is the matrix between n samples and the support samples.
 
@@ -534,8 +536,8 @@ class KernelSet:
         ----------
         views, support : Views
             The n samples and the support samples as the kernels read them.
-        right : ndarray of shape (n_support, k)
-            Coefficients.
+        coefficients : ndarray of shape (n_support, k)
+            β.
         device : str
             Where to compute.
         entries : int, optional
@@ -545,20 +547,19 @@ class KernelSet:
         """
         backend = torch_backend(device)
         placed_support = self.place_samples(support, backend)
-        coefficients = backend.asarray(right)
-        n_samples, n_support = views[0].shape[0], len(right)
+        beta = backend.asarray(coefficients)
+        n_samples, n_support = views[0].shape[0], len(coefficients)
         width = min(n_support, columns)
         strip_rows = (entries or device_entries(backend)) // max(width, 1)
-        out = np.empty((len(self), n_samples, right.shape[1]))
+        out = np.empty((len(self), n_samples, coefficients.shape[1]))
         for rows in row_strips(n_samples, strip_rows):
             left = self.place_samples(take_rows(views, rows), backend, across=placed_support)
-            sums = backend.zeros((len(self), rows.stop - rows.start, right.shape[1]))
-            for part in row_strips(n_support, width):
-                # One part needs no copy of the support samples.
-                is_whole = width == n_support
-                support_part = placed_support if is_whole else placed_support.take(part)
-                for m, block in self.blocks(left, support_part, range(len(self)), np.float64):
-                    sums[m] += block @ coefficients[part]
+            sums = backend.zeros((len(self), rows.stop - rows.start, coefficients.shape[1]))
+            for strip in row_strips(n_support, width):
+                # A single strip needs no copy of the support samples.
+                right = placed_support if width == n_support else placed_support.take(strip)
+                for m, block in self.blocks(left, right, range(len(self)), np.float64):
+                    sums[m] += block @ beta[strip]
             out[:, rows] = backend.to_numpy(sums)
         return out
 
@@ -632,24 +633,26 @@ def _view_numbers(specs: Sequence[KernelSpec], is_sparse: bool, present: Mask | 
     for m, spec in enumerate(specs):
         kernel: Any = spec.kernel
         # The data read from strings, tables and precomputed matrices depends on the kernel.
-        own = None if kernel.input_kind in ("numbers", "graphs") else m
+        kernel_number = None if kernel.input_kind in ("numbers", "graphs") else m
         columns = None if spec.columns is None else spec.columns.tobytes()
         rows = None if present is None else present[:, m].tobytes()
         form = kernel.form(), is_sparse and kernel.accepts_sparse
-        view_numbers.append(numbers.setdefault((own, form, columns, rows), len(numbers)))
+        view_numbers.append(numbers.setdefault((kernel_number, form, columns, rows), len(numbers)))
     return view_numbers
 
 
-def read_columns(X: MatrixLike, columns: Indices | None, few: int = DENSE_COLUMNS) -> MatrixLike:
+def read_columns(
+    X: MatrixLike, columns: Indices | None, max_columns: int = DENSE_COLUMNS
+) -> MatrixLike:
     """Return these columns of samples, see `in_dense_columns`; None means all."""
-    return in_dense_columns(take_columns(X, columns), few)
+    return in_dense_columns(take_columns(X, columns), max_columns)
 
 
-def in_dense_columns(V: MatrixLike, few: int = DENSE_COLUMNS) -> MatrixLike:
-    """Return samples; a sparse matrix of at most `few` columns is returned as an array."""
+def in_dense_columns(V: MatrixLike, max_columns: int = DENSE_COLUMNS) -> MatrixLike:
+    """Return samples; a sparse matrix of at most `max_columns` columns is returned as an array."""
     if not sparse.issparse(V):
         return V
-    return V.toarray() if V.shape[1] <= few else V.tocsr()
+    return V.toarray() if V.shape[1] <= max_columns else V.tocsr()
 
 
 def take_view(X: MatrixLike, kernel: Any) -> MatrixLike:
@@ -672,10 +675,10 @@ def _with_stand_in(V: MatrixLike, present: Mask, stand_in: MatrixLike) -> Matrix
     return V
 
 
-def by_column(X: MatrixLike, specs: Sequence[Any], many: int = CUTS_BY_ROW) -> MatrixLike:
-    """Return sparse samples in columns if more than `many` kernels read some of their columns."""
+def by_column(X: MatrixLike, specs: Sequence[Any], max_cuts: int = CUTS_BY_ROW) -> MatrixLike:
+    """Return sparse samples by column if more than `max_cuts` kernels read a part of them."""
     n_cuts = sum(spec.columns is not None for spec in specs)
-    if sparse.issparse(X) and n_cuts > many:
+    if sparse.issparse(X) and n_cuts > max_cuts:
         return X.tocsc()
     return X
 

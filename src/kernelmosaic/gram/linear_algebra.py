@@ -163,7 +163,7 @@ def _device_factorises(backend: Backend, n: int) -> bool:
 
 def conjugate_gradients(
     times: Callable[[Any], Any],
-    near: Callable[[Any], Any],
+    preconditioner: Callable[[Any], Any],
     right: ArrayOrTensor,
     options: BlockOptions,
     sums: bool = False,
@@ -176,8 +176,8 @@ def conjugate_gradients(
     ----------
     times : callable
         Multiplies A by columns.
-    near : callable
-        The preconditioner: multiplies a symmetric matrix near A⁻¹ by columns. It may return a
+    preconditioner : callable
+        Multiplies a symmetric matrix near A⁻¹ by columns. It may return a
         stack, of which the first matrix is this product and the others are linear in the columns,
         too. Then `times` takes such stacks, and x is one.
     right : array of shape (n, k) or (n,)
@@ -189,7 +189,7 @@ def conjugate_gradients(
         them.
     """
     xp = backend_of(right).xp
-    ones = near(xp.ones_like(right[:, :1])) if sums else None
+    ones = preconditioner(xp.ones_like(right[:, :1])) if sums else None
 
     def projected(r: Any) -> Any:
         """Return a residual without the multiple of one that no x of sum zero can change.
@@ -207,7 +207,7 @@ def conjugate_gradients(
         return xp.where(b > 0, a / xp.where(b > 0, b, 1.0), 0.0)
 
     r = projected(right)
-    p = near(r)
+    p = preconditioner(r)
     x = xp.zeros_like(p)
     size = xp.clip(inner(p, r), 0.0, None)
     goal = options.cg_tol**2 * size
@@ -216,7 +216,7 @@ def conjugate_gradients(
         step = ratio(size, inner(p, Ap))
         x = x + step * p
         r = projected(r - step * Ap)
-        z = near(r)
+        z = preconditioner(r)
         previous_size = size
         size = xp.clip(inner(z, r), 0.0, None)
         if bool((size <= goal).all()):
@@ -227,7 +227,7 @@ def conjugate_gradients(
 
 def solve_to_residual(
     times: Callable[[Array], Array],
-    near: Callable[[Array], Array],
+    preconditioner: Callable[[Array], Array],
     right: Array,
     options: BlockOptions,
     goal: float,
@@ -243,7 +243,7 @@ def solve_to_residual(
 
     Parameters
     ----------
-    times, near : callable
+    times, preconditioner : callable
         Multiply A, and a symmetric matrix near A⁻¹, by columns.
     right : ndarray of shape (n, k)
         The right-hand sides.
@@ -276,7 +276,9 @@ def solve_to_residual(
     for _ in range(rounds):
         if np.all(relative <= goal):
             break
-        change = np.asarray(conjugate_gradients(times, near, residual, options, sums=True))
+        change = np.asarray(
+            conjugate_gradients(times, preconditioner, residual, options, sums=True)
+        )
         previous = relative
         solution, residual, relative = _better(
             times, centred, sizes, solution + change, solution, residual, relative

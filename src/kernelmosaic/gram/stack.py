@@ -683,9 +683,11 @@ class ComputedStack(MatrixStack):
         self.samples = self.kernel_set.place_samples(host_samples, self.backend)
 
     def take(self, rows: Indices, stored: bool = False) -> MatrixStack:
-        part = self.part(rows)
+        computed = self.part(rows)
         # The matrices of a part fit in the memory that one matrix of all samples would take.
-        return StoredStack.of(part) if stored and self.backend is NUMPY else part
+        if stored and self.backend is NUMPY:
+            return StoredStack.of(computed)
+        return computed
 
     def _multiply(
         self, right: dict[int, Any], rows: Rows, columns: Rows, out: ArrayOrTensor
@@ -703,12 +705,12 @@ class ComputedStack(MatrixStack):
 
         def multiply(strip: slice) -> None:
             strip_samples = left.take(strip)
-            for part in row_strips(across.n_samples, width):
+            for columns in row_strips(across.n_samples, width):
                 blocks = self.kernel_set.blocks(
-                    strip_samples, across.take(part), other_kernels, self.dtype
+                    strip_samples, across.take(columns), other_kernels, self.dtype
                 )
                 for m, block in blocks:
-                    coefficients = right[m][part]
+                    coefficients = right[m][columns]
                     kind = self.backend.dtype(coefficients)
                     out[m, strip] += self.backend.astype(block, kind) @ coefficients
 
@@ -771,11 +773,11 @@ class ComputedStack(MatrixStack):
         out = np.zeros((self.n_samples, *beta.shape[1:]))
 
         def multiply(strip: slice) -> None:
-            for part in row_strips(len(support), width):
-                shape = (strip.stop - strip.start, part.stop - part.start)
+            for columns in row_strips(len(support), width):
+                shape = (strip.stop - strip.start, columns.stop - columns.start)
                 block = np.zeros(shape, dtype=self.dtype)
-                self._accumulate(weights, strip, support[part], block)
-                out[strip] += block @ right[part]
+                self._accumulate(weights, strip, support[columns], block)
+                out[strip] += block @ right[columns]
 
         self._run(multiply, row_strips(self.n_samples, height), active)
         return out
@@ -913,17 +915,17 @@ class ComputedStack(MatrixStack):
             height = max(height // TILE_SHARE_OF_COLUMNS, 1)
 
         def multiply(strip: slice) -> None:
-            for part in row_strips(len(right), width):
-                tile = L.take(strip).tile(R.take(part), share)
+            for columns in row_strips(len(right), width):
+                tile = L.take(strip).tile(R.take(columns), share)
                 if n_vectors == 1:
-                    vector = np.ascontiguousarray(beta[:, part, 0])
+                    vector = np.ascontiguousarray(beta[:, columns, 0])
                     multiply_gaussians(tile, factors, vector, products[:, strip, 0])
                     continue
                 distances, block = np.empty((2, *tile[0].shape), dtype=self.dtype)
                 write_distances(tile, distances)
                 for m, rate in enumerate(factors):
                     write_gaussian(distances, rate, rate.dtype.type(1), block)
-                    products[m, strip] += block @ beta[m, part]
+                    products[m, strip] += block @ beta[m, columns]
 
         with one_blas_thread():
             run_threads(multiply, row_strips(len(left), height), self.n_samples * width)
@@ -1378,20 +1380,19 @@ def make_stack(
             working_bytes = options.on_demand_bytes
 
     # 3. The stack, with a sentence on its form.
-    place = "" if device is None else f" on {backend.device}"
+    on_device = "" if device is None else f" on {backend.device}"
     room = f"the budget is {format_bytes(budget)}"
     if stores_all:
-        form = (
-            f"{n_kernels} kernel matrices of {format_bytes(matrix_bytes)} are stored{place}, {room}"
-        )
+        size = format_bytes(matrix_bytes)
+        form = f"{n_kernels} kernel matrices of {size} are stored{on_device}, {room}"
     elif stores_combined:
         form = "the combined one is stored, the others are computed whenever they are needed"
         if stores:
             need = format_bytes(needed_bytes)
-            form = f"{n_matrices} kernel matrices would need {need}{place}, {room}: {form}"
+            form = f"{n_matrices} kernel matrices would need {need}{on_device}, {room}: {form}"
     else:
         form = (
-            f"one combined {n} x {n} kernel matrix needs {format_bytes(matrix_bytes)}{place},"
+            f"one combined {n} x {n} kernel matrix needs {format_bytes(matrix_bytes)}{on_device},"
             f" {room}: entries are computed whenever they are needed, for working sets of up to"
             f" {options.block_samples(n, budget, dtype)} samples"
         )

@@ -67,9 +67,9 @@ class Members:
     @classmethod
     def of_one_kind(cls, left: AnyArray, right: AnyArray) -> tuple[Members, Members]:
         """Return the members of both sides, as numbers in one list of members."""
-        both = cls.of(np.concatenate([left, right]))
+        joint = cls.of(np.concatenate([left, right]))
         n_left = len(left)
-        return cls(both.values, both.codes[:n_left]), cls(both.values, both.codes[n_left:])
+        return cls(joint.values, joint.codes[:n_left]), cls(joint.values, joint.codes[n_left:])
 
 
 class Pairwise(Kernel):

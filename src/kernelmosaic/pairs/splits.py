@@ -97,7 +97,7 @@ class PairSplit(BaseCrossValidator):
             part_of_code = random.permutation(int(codes.max()) + 1) % self.n_splits
             parts.append(part_of_code[codes])
         for fold in np.ndindex(*[int(self.n_splits)] * len(parts)):
-            is_tested = np.array([part == k for part, k in zip(parts, fold, strict=True)])
+            is_tested = np.array([numbers == k for numbers, k in zip(parts, fold, strict=True)])
             train = np.flatnonzero(~is_tested.any(axis=0))
             test = np.flatnonzero(is_tested.all(axis=0))
             if len(train) == 0 or len(test) == 0:

@@ -561,10 +561,10 @@ class PairGram(Gram):
     def take(self, rows: RowIndex) -> Gram:
         if len(rows) <= self.block_samples:
             return DenseGram(self.block(rows))
-        part = self._part(rows)
-        return part if self.shift is None else part.add_diagonal(self.shift[rows])
+        gram = self._of_pairs(rows)
+        return gram if self.shift is None else gram.add_diagonal(self.shift[rows])
 
-    def _part(self, rows: RowIndex) -> PairGram:
+    def _of_pairs(self, rows: RowIndex) -> PairGram:
         """Return the kernel of some pairs, with nothing added to its diagonal."""
         weights = self.weights[rows] if self._has_gates else self.weights
         return PairGram(self.stack.take(rows), weights)
@@ -575,7 +575,7 @@ class PairGram(Gram):
             values = (self.weights.T**2 * diagonals).sum(axis=0)
         else:
             values = self.weights @ diagonals
-        return np.asarray(values if self.shift is None else values + self.shift)
+        return self._shifted(values)
 
     def preconditioner(self, ridge: Array) -> Callable[[Array], Array]:
         """Return a function that multiplies columns by roughly (K + diag ridge)⁻¹.
@@ -636,11 +636,11 @@ class PairGram(Gram):
     def solve_free(self, rows: Indices, ridge: Array, right: Array) -> Array:
         if len(rows) <= self.stack.options.pair_factorised:
             return super().solve_free(rows, ridge, right)
-        part = self._part(rows)
+        gram = self._of_pairs(rows)
         added = ridge if self.shift is None else ridge + self.shift[rows]
-        diagonal = part.diagonal() + added
+        diagonal = gram.diagonal() + added
         least_ridge = FREE_RIDGE * diagonal.mean()
-        return part.solve_by_products(np.maximum(added, least_ridge), right, FREE_STEPS)
+        return gram.solve_by_products(np.maximum(added, least_ridge), right, FREE_STEPS)
 
 
 def make_pair_stack(
