@@ -170,6 +170,11 @@ class FittedKernel:
         """A key that is equal for kernels that read the same prepared data."""
         return self.view, self.kernel.preparation
 
+    @property
+    def is_zero(self) -> bool:
+        """Whether the kernel is zero once centred, since it is constant on the training set."""
+        return bool(getattr(self.normalization, "scale_", 1.0) == np.inf)
+
 
 @dataclass(frozen=True)
 class KernelSet:
@@ -214,13 +219,8 @@ class KernelSet:
             none are stored and returned.
         """
         make_normalization(normalize)  # raises for an unknown rule before anything is computed
-        if present is not None and not present.any(axis=0).all():
-            first_empty = int(np.argmin(present.any(axis=0)))
-            raise ValueError(
-                f"kernel {specs[first_empty].name!r}: none of the"
-                f" {len(present)} training samples has what it reads; leave the kernel out, or give"
-                " samples that have it."
-            )
+        if present is not None:
+            _check_present(specs, present)
         kernels = [clone(spec.kernel) for spec in specs]
         view_numbers = _view_numbers(specs, sparse.issparse(X), present)
         n_prepared = len({(v, k.preparation) for v, k in zip(view_numbers, kernels, strict=True)})
@@ -252,10 +252,7 @@ class KernelSet:
             fitted.append(fitted_kernel)
             prepared_views[fitted_kernel.view_key] = samples
 
-        scales = [getattr(kernel.normalization, "scale_", 1.0) for kernel in fitted]
-        warn_of_constant(
-            [k.name for k, scale in zip(fitted, scales, strict=True) if scale == np.inf]
-        )
+        warn_of_constant([fitted_kernel.name for fitted_kernel in fitted if fitted_kernel.is_zero])
         view_keys = [kernel.view_key for kernel in fitted]
         views = Views.of(view_keys, {key: samples.X for key, samples in prepared_views.items()})
         distances: dict[tuple[int, str], Array] = {}
@@ -610,6 +607,17 @@ class KernelSet:
             rule = fitted_kernel.normalization
             diagonals.append(rule.diagonal(diagonal, samples.row_scales[m]))
         return np.array(diagonals)
+
+
+def _check_present(specs: Sequence[KernelSpec], present: Mask) -> None:
+    """Raise if no training sample has the view of a kernel; `present` has the shape (n, P)."""
+    has_samples = present.any(axis=0)
+    if not has_samples.all():
+        raise ValueError(
+            f"kernel {specs[int(np.argmin(has_samples))].name!r}: none of the"
+            f" {len(present)} training samples has what it reads; leave the kernel out, or give"
+            " samples that have it."
+        )
 
 
 def _takes_tensors(kernel: Kernel, backend: Backend) -> bool:

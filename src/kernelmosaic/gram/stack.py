@@ -55,15 +55,15 @@ from kernelmosaic.gram.row_blocks import Rows
 from kernelmosaic.gram.tuning import (
     ARRAYS_PER_BLOCK,
     CLASS_BLOCK_NUMBERS,
+    COLUMN_TILE_DIVISOR,
     DOUBLE_SAMPLES,
     LEAST_WORKING_BYTES,
     PART_SHARE_OF_BUDGET,
     SQUARE_MULTIPLE,
     STRIP_BLOCKS_OF_PRODUCTS,
     TALL_STRIP_BLOCKS,
-    TALL_STRIP_OF_MATRIX,
-    TILE_SHARE_OF_COLUMNS,
-    WORKING_SHARE_OF_BUDGET,
+    TALL_STRIP_DIVISOR,
+    WORKING_BUDGET_DIVISOR,
 )
 from kernelmosaic.kernels.base import Block
 from kernelmosaic.kernels.numeric import Gaussian
@@ -912,7 +912,7 @@ class ComputedStack(MatrixStack):
         products = np.zeros((len(rates), len(left), n_vectors))
         height, width = self.options.host_tile
         if n_vectors > 1:
-            height = max(height // TILE_SHARE_OF_COLUMNS, 1)
+            height = max(height // COLUMN_TILE_DIVISOR, 1)
 
         def multiply(strip: slice) -> None:
             for columns in row_strips(len(right), width):
@@ -1371,10 +1371,10 @@ def make_stack(
     if working_bytes is None and device is None:
         if stores_all:
             smallest = TALL_STRIP_BLOCKS * options.cache_bytes
-            working_bytes = ARRAYS_PER_BLOCK * max(smallest, matrix_bytes // TALL_STRIP_OF_MATRIX)
+            working_bytes = ARRAYS_PER_BLOCK * max(smallest, matrix_bytes // TALL_STRIP_DIVISOR)
         elif stores_combined:
             unused_bytes = budget - matrix_bytes
-            working_bytes = int(min(unused_bytes, budget / WORKING_SHARE_OF_BUDGET))
+            working_bytes = int(min(unused_bytes, budget / WORKING_BUDGET_DIVISOR))
             working_bytes = max(working_bytes, LEAST_WORKING_BYTES)
         else:
             working_bytes = options.on_demand_bytes

@@ -17,6 +17,10 @@ CUTS_BY_ROW = 4
 #: Columns of a block that a device multiplies at once: this many entries of a row, of a few rows,
 #: stay in its cache.
 PRODUCT_COLUMNS = 8192
+#: Entries of the blocks, or features, of a prediction that torch computes at once on a CUDA device.
+CUDA_PREDICTION_ENTRIES = 2**26
+#: The same on a CPU.
+CPU_PREDICTION_ENTRIES = 2**20
 #: Relative error up to which the ratio of two rates counts as 2 or 4: some 50 roundings.
 RATIO_ERROR = 1e-14
 #: Statistics of a view that the memory for distances is reserved for: squared distances and sums of
@@ -38,10 +42,11 @@ ARRAYS_PER_BLOCK = 3
 #: Memory for blocks of stored matrices while they are computed, in blocks for the cache of the
 #: host: tall strips keep matrix products busy.
 TALL_STRIP_BLOCKS = 2
-#: The same as a fraction of one matrix, which is little beside the stack.
-TALL_STRIP_OF_MATRIX = 16
-#: Fraction of the budget for the blocks of a stack of which the combined kernel alone is stored.
-WORKING_SHARE_OF_BUDGET = 8
+#: One matrix divided by this is the same memory for large matrices: it is little beside the stack.
+TALL_STRIP_DIVISOR = 16
+#: The budget divided by this is the memory for the blocks of a stack of which the combined kernel
+#: alone is stored.
+WORKING_BUDGET_DIVISOR = 8
 #: Least bytes for these blocks.
 LEAST_WORKING_BYTES = 2**20
 #: Fraction of the budget that a stack of some samples may take.
@@ -49,9 +54,9 @@ PART_SHARE_OF_BUDGET = 0.5
 #: Strips of stored matrices that are multiplied by few columns are this many times larger than
 #: blocks for the cache, since they are read once.
 STRIP_BLOCKS_OF_PRODUCTS = 8
-#: The exponentials that several columns are multiplied by stay in the cache in tiles of this
-#: fraction of the height of others.
-TILE_SHARE_OF_COLUMNS = 4
+#: Divisor of the height of tiles whose exponentials are multiplied by several columns: they stay in
+#: the cache until all columns are.
+COLUMN_TILE_DIVISOR = 4
 #: Columns of a square of the lower triangle come in multiples of this many: a cache line of single
 #: precision.
 SQUARE_MULTIPLE = 16
@@ -126,7 +131,7 @@ DEVICE_BLOCK_GROWTH = 0.01
 #: The most samples whose block of a stored matrix is formed on the host: 128 MiB in double
 #: precision.
 BLOCK_OF_DENSE = 4096
-#: The most samples that are copied out of a stored matrix to be worked on by themselves: 288 MiB in
+#: The most samples that are copied out of a stored matrix to be worked on by themselves: 275 MiB in
 #: double precision. Products with more of them read the whole matrix. The number is chosen by hand.
 COPIED_SAMPLES = 6000
 #: Bytes of a device that a copy leaves unused, since free memory may be in pieces.
