@@ -144,10 +144,10 @@ class DaskFeatures(FeatureStack):
             new_outputs = self.outputs(self.sums(beta, missing), beta.shape[1:])
             for m in missing:
                 outputs[m] = new_outputs[m]
-        n_rows = self.n_samples if rows is None else len(rows)
-        out = np.zeros((self.n_kernels, n_rows, *beta.shape[1:]))
+        wanted = slice(None) if rows is None else rows
+        out = np.zeros((self.n_kernels, self.row_count(rows), *beta.shape[1:]))
         for m in numbers:
-            out[m] = outputs[m] if rows is None else outputs[m][rows]
+            out[m] = outputs[m][wanted]
         return out
 
     def outputs(

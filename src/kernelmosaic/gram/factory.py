@@ -55,6 +55,7 @@ def make_feature_stack(
     options = options or PASSES[backend.name]
     D = int(kernel_set.widths.sum())
     product_bytes = NEWTON_MATRICES * 8 * (D + 1) ** 2
+    # The matrix is checked against the memory of the host, unless there is a budget.
     allowed_bytes = default_budget() if budget is None else budget
     if product_bytes > allowed_bytes:
         raise MemoryError(

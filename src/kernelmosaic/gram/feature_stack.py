@@ -182,7 +182,7 @@ class FeatureStack(GramStack):
             Row numbers; by default all.
         """
         right = {m: self.backend.asarray(total) for m, total in sums.items()}
-        n_rows = self.n_samples if rows is None else len(rows)
+        n_rows = self.row_count(rows)
         out = np.zeros((self.n_kernels, n_rows, *columns))
         start = 0
         for strip in self.strips(rows):
@@ -202,7 +202,7 @@ class FeatureStack(GramStack):
             Whether the pass copies each strip. If not, features that are stored on a device are
             read in one strip.
         """
-        n_rows = self.n_samples if which is None else len(which)
+        n_rows = self.row_count(which)
         self.rows_read += n_rows
         for strip in row_strips(n_rows, self._height(copied)):
             yield strip if which is None else which[strip]
@@ -309,9 +309,9 @@ class ComputedFeatures(FeatureStack):
         self.widths = kernel_set.widths
 
     def placed_features(self, rows: RowIndex, kernels: Kernels) -> Iterator[tuple[int, Any]]:
-        is_on_host = isinstance(rows, slice | np.ndarray)
-        host_rows = rows if is_on_host else self.backend.to_numpy(rows)
-        samples = self.source.take(as_slice(host_rows))
+        if not isinstance(rows, slice | np.ndarray):
+            rows = self.backend.to_numpy(rows)
+        samples = self.source.take(as_slice(rows))
         yield from self.maps.blocks(samples, kernels, self.dtype, self.backend, self.landmarks)
 
     def _height(self, copied: bool) -> int:

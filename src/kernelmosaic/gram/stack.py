@@ -19,7 +19,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, partial
 from types import ModuleType
@@ -213,6 +212,10 @@ class GramStack(ABC):
             return list(range(self.n_kernels))
         return [int(m) for m in kernels]
 
+    def row_count(self, rows: Indices | None) -> int:
+        """Return the number of these rows; None means all."""
+        return self.n_samples if rows is None else len(rows)
+
     def row_block(self, m: int, rows: Rows) -> Block:
         """Return K_m[rows]."""
         return next(self.blocks([m], rows, slice(0, self.n_samples)))[1]
@@ -256,9 +259,18 @@ class MatrixStack(GramStack):
     entries: int
     options: StackOptions
 
+    @property
+    def _exact_source(self) -> MatrixStack:
+        """The stack with entries in double precision, or this one if there is none."""
+        return self.exact if self.has_exact else self
+
+    @property
+    def _sum_dtype(self) -> Any:
+        """The precision of sums: a device sums in double precision, which takes it no longer."""
+        return self.dtype if self.backend is NUMPY else np.float64
+
     def exact_products(self, beta: AnyArray, rows: Indices) -> Array:
-        source = self.exact if self.has_exact else self
-        return np.asarray(source.products(beta, rows))
+        return np.asarray(self._exact_source.products(beta, rows))
 
     def exact_gated_products(self, beta: AnyArray, gates: AnyArray) -> Array:
         if not self.has_exact:
@@ -365,12 +377,12 @@ class MatrixStack(GramStack):
 
     def _set_diagonal(self, K: ArrayOrTensor, factors: Array) -> ArrayOrTensor:
         """Write the combined diagonal into K if it is known more exactly than blocks; return K."""
-        diagonals = None if self.exact is None else self.exact.placed_diagonals
-        if diagonals is not None:
-            # Of shape (P, 1) or (P, n).
-            scales = factors[:, np.newaxis] if factors.ndim == 1 else factors.T**2
-            scales = self.backend.asarray(scales)
-            self.backend.diagonal_view(K)[...] = (scales * diagonals).sum(0)
+        if self.exact is None or self.exact.placed_diagonals is None:
+            return K
+        # Of shape (P, 1) or (P, n).
+        scales = factors[:, np.newaxis] if factors.ndim == 1 else factors.T**2
+        diagonals = self.backend.asarray(scales) * self.exact.placed_diagonals
+        self.backend.diagonal_view(K)[...] = diagonals.sum(0)
         return K
 
     def inner_products(self, G: ArrayOrTensor, kernels: Kernels | None = None) -> Array:
@@ -418,7 +430,7 @@ class MatrixStack(GramStack):
 
         It is computed from entries in double precision; β has the shape (n, k).
         """
-        source: MatrixStack = self.exact if self.has_exact else self
+        source = self._exact_source
         out = source.backend.zeros((self.n_kernels, *beta.shape))
         all_rows = slice(0, self.n_samples)
         source._multiply(dict.fromkeys(range(self.n_kernels), beta), all_rows, all_rows, out)
@@ -428,13 +440,11 @@ class MatrixStack(GramStack):
         self, beta: AnyArray, rows: Indices | None = None, kernels: Kernels | None = None
     ) -> Array:
         support = nonzero_rows(beta)
-        n_rows = self.n_samples if rows is None else len(rows)
+        n_rows = self.row_count(rows)
         out = self.backend.zeros((self.n_kernels, n_rows, *beta.shape[1:]))
         if len(support) == 0 or n_rows == 0:
             return self.backend.to_numpy(out)
-        # A device sums in double precision, which takes it no longer.
-        kind = self.dtype if self.backend is NUMPY else np.float64
-        right = self.backend.asarray(beta[support].reshape(len(support), -1), kind)
+        right = self.backend.asarray(beta[support].reshape(len(support), -1), self._sum_dtype)
         out_rows = slice(0, n_rows) if rows is None else rows
         out_columns = out.reshape(self.n_kernels, n_rows, -1)
         numbers = self.kernel_numbers(kernels)
@@ -693,7 +703,9 @@ class ComputedStack(MatrixStack):
         self, right: dict[int, Any], rows: Rows, columns: Rows, out: ArrayOrTensor
     ) -> None:
         left, across = self.samples.take(rows), self.samples.take(columns)
-        other_kernels = list(right) if across.n_samples else []
+        if across.n_samples == 0:
+            return
+        other_kernels = list(right)
         for members in self._gaussians(other_kernels):
             # On a device, Gaussians beside other kernels share their distances with these.
             has_own_pass = self.backend is NUMPY or members == list(right)
@@ -727,9 +739,11 @@ class ComputedStack(MatrixStack):
         self, work: Callable[[Any], None], tasks: Iterable[Any], kernels: Sequence[int]
     ) -> None:
         """Call `work` with every task, on all cores if the kernels are cheap on the host."""
-        is_cheap = self.is_cheap(kernels)
-        with one_blas_thread() if is_cheap else nullcontext():
-            run_threads(work, tasks, is_cheap * self.n_samples * self.options.host_tile[1])
+        if not self.is_cheap(kernels):
+            run_threads(work, tasks, 0)
+            return
+        with one_blas_thread():
+            run_threads(work, tasks, self.n_samples * self.options.host_tile[1])
 
     def combined_products(self, support: Indices, beta: Array, factors: Array) -> Array:
         """Return Kβ of a combined kernel that is not stored, of shape (n,) or (n, k).
@@ -748,12 +762,10 @@ class ComputedStack(MatrixStack):
         is_single_on_host = self.backend is NUMPY and self.dtype != np.float64
         if is_single_on_host and has_columns and not is_gated:
             return self._weighted_products(factors, support, beta)
-        # A device sums in double precision, which takes it no longer.
-        kind = self.dtype if self.backend is NUMPY else np.float64
         column_shape = beta.shape[1:] or (1,)
-        columns = self.backend.asarray(beta.reshape(len(support), *column_shape), kind)
+        columns = self.backend.asarray(beta.reshape(len(support), *column_shape), self._sum_dtype)
         scales = factors[support] if is_gated else factors[np.newaxis]
-        scales = self.backend.asarray(scales, kind)
+        scales = self.backend.asarray(scales, self._sum_dtype)
         right = {int(m): scales[:, m : m + 1] * columns for m in active_kernels(factors)}
         out = self.backend.zeros((self.n_kernels, self.n_samples, columns.shape[1]))
         self._multiply(right, slice(0, self.n_samples), support, out)
@@ -994,9 +1006,10 @@ class StoredStack(MatrixStack):
         self.computed = computed
         self.form = form
         self.backend = backend_of(matrices)
-        self.exact = None if computed is None else computed.exact
-        default_options = StackOptions() if computed is None else computed.options
-        self.options = options or default_options
+        if computed is not None:
+            self.exact = computed.exact
+            options = options or computed.options
+        self.options = options or StackOptions()
         self.n_kernels, self.n_samples, _ = (int(size) for size in matrices.shape)
         self.dtype = self.backend.dtype(matrices)
         self.nbytes = self.n_kernels * self.n_samples**2 * self.dtype.itemsize
@@ -1024,7 +1037,8 @@ class StoredStack(MatrixStack):
             other_kernels = [m for m in other_kernels if m not in cheap_kernels]
             with one_blas_thread():
                 write = partial(computed.write_square, cheap_kernels, matrices, loops)
-                run_threads(write, computed.squares() if cheap_kernels else [], matrices.nbytes)
+                squares = computed.squares() if cheap_kernels else []
+                run_threads(write, squares, matrices.nbytes)
 
         # 2. The others in tall strips of the lower triangle.
         if other_kernels:
@@ -1357,7 +1371,8 @@ def make_stack(
     dtype = matrix_dtype(n, dtype)
     options = options or StackOptions()
     backend = backend_on(device)
-    budget = default_budget(backend) if budget is None else budget
+    if budget is None:
+        budget = default_budget(backend)
     matrix_bytes = n * n * dtype.itemsize
 
     # 1. What is stored. Beside the stack there is one combined matrix, and on a device the blocks
@@ -1399,13 +1414,14 @@ def make_stack(
     distance_bytes = 8 * n * n * len(distances or ())
     if device is not None or needed_bytes + distance_bytes > budget:
         distances = None
+    combined_budget = np.inf if stores_combined else budget
     computed = ComputedStack.of(
         kernel_set,
         views,
         dtype,
         working_bytes,
         backend,
-        np.inf if stores_combined else budget,
+        combined_budget,
         options,
         distances,
         form,

@@ -172,7 +172,8 @@ class Pairwise(Kernel):
 
         For pairs of one kind these are numbers in one list of members.
         """
-        left, right = X[:, : self.split], X[:, self.split :]
+        left = X[:, : self.split]
+        right = X[:, self.split :]
         if MODES[self.mode]:
             return Members.of_one_kind(left, right)
         return Members.of(left), Members.of(right)
@@ -221,8 +222,8 @@ class Pairwise(Kernel):
         if MODES[self.mode] >= 0:
             return False
         i, j = np.unravel_index(int(np.abs(A).argmax()), A.shape)
-        products, exchanged = A * A[i, j], np.outer(A[:, j], A[i])
-        return not np.any(self._both_orders(X, products, exchanged))
+        exchanged = np.outer(A[:, j], A[i])
+        return not np.any(self._both_orders(X, A * A[i, j], exchanged))
 
     def _diagonal(self, X: MatrixLike) -> Array:
         a, b = self.members(X)
@@ -394,7 +395,6 @@ def _pair(
         name = f"{left_entry.name} {signs[mode]} {right_entry.name}"
     else:
         name = f"{left_entry.name}, {mode}"
-    left_kernel, right_kernel = clone(left_entry.kernel), clone(right_entry.kernel)
-    kernel = Pairwise(left_kernel, right_kernel, len(left_columns), mode)
+    kernel = Pairwise(clone(left_entry.kernel), clone(right_entry.kernel), len(left_columns), mode)
     kernel._check_parameters()
     return name, kernel, left_columns + right_columns

@@ -137,8 +137,10 @@ class PairFactors:
         kernels = [cast(Pairwise, fitted_kernel.kernel) for fitted_kernel in kernel_set.fitted]
         rules = [fitted_kernel.normalization for fitted_kernel in kernel_set.fitted]
         row_codes, row_members = _members(kernel_set, rows)
-        column_codes, column_members = row_codes, row_members
-        if columns is not rows:
+        if columns is rows:
+            column_codes = row_codes
+            column_members = row_members
+        else:
             column_codes, column_members = _members(kernel_set, columns)
         matrices = _SideMatrices()
         terms = []
@@ -247,8 +249,8 @@ class PairFactors:
 
     def block(self, plan: Plan, rows: Rows, columns: Rows) -> Array:
         """Return the entries of a combined kernel between some pairs."""
-        a, b = self.rows[0][rows], self.rows[1][rows]
-        c, d = self.columns[0][columns], self.columns[1][columns]
+        a, b = (codes[rows] for codes in self.rows)
+        c, d = (codes[columns] for codes in self.columns)
         out = np.zeros((len(a), len(c)))
         for sign, A, B in plan:
             term = A[np.ix_(a, c)] * B[np.ix_(b, d)]
@@ -297,7 +299,8 @@ class _SideMatrices:
         _, W = column_members
         formula = number_of(kernel, self._known_kernels) if factor == "kernel" else None
         # A matrix of ones depends on no columns.
-        key = (side, factor, members_key if factor != "ones" else None, formula)
+        columns_key = members_key if factor != "ones" else None
+        key = (side, factor, columns_key, formula)
         matrices = self.of_side[side]
         if key not in self._numbers:
             self._numbers[key] = len(matrices)
@@ -343,8 +346,10 @@ def _members(
         columns = fitted_kernel.columns
         if columns is None:
             columns = np.arange(X.shape[1])
-        left_key, right_key = columns[: kernel.split].tobytes(), columns[kernel.split :].tobytes()
-        left, right = X[:, : kernel.split], X[:, kernel.split :]
+        left_key = columns[: kernel.split].tobytes()
+        right_key = columns[kernel.split :].tobytes()
+        left = X[:, : kernel.split]
+        right = X[:, kernel.split :]
         if one_kind:
             # Both sides are one list of members: the left ones of all pairs, then the right ones.
             left_key = right_key = left_key + right_key
@@ -465,8 +470,10 @@ class PairStack(MatrixStack):
 
         It takes one product by every matrix of a side.
         """
-        factors, out = self.factors, np.zeros(self.n_kernels)
-        left_table, right_table = factors.table(U), factors.table(V)
+        factors = self.factors
+        out = np.zeros(self.n_kernels)
+        left_table = factors.table(U)
+        right_table = factors.table(V)
         left_products = [A @ left_table for A in factors.A]
         for sign in np.unique(factors.sign):
             exchanged_table = exchanged(right_table, int(sign))
@@ -668,12 +675,14 @@ def make_pair_stack(
         return None
     options = options or StackOptions()
     n = views[0].shape[0]
-    budget = default_budget() if budget is None else budget
+    if budget is None:
+        budget = default_budget()
     matrix_bytes = 8 * n**2
     if n <= options.few_pairs and (len(kernel_set) + 1) * matrix_bytes <= budget:
         return None
     left_codes, right_codes = _members(kernel_set, views)[0]
-    n_left, n_right = int(left_codes.max()) + 1, int(right_codes.max()) + 1
+    n_left = int(left_codes.max()) + 1
+    n_right = int(right_codes.max()) + 1
     if n_left + n_right > options.pair_share * n:
         return None
     factors = PairFactors.between(kernel_set, views, views)
