@@ -12,7 +12,7 @@ from copy import copy
 from dataclasses import dataclass, fields, replace
 from importlib import import_module
 from types import MappingProxyType
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -140,6 +140,12 @@ class TrainingSet(ABC):
 
     kernel_set: Any
     samples: MatrixLike
+    #: Whether the kernels are known by features; else samples are compared with each other.
+    in_features: ClassVar[bool] = False
+    #: The samples as exact kernels read them; empty for kernels in features.
+    views: Views = Views()
+    #: What completes views that samples lack, now or later; None if all have all views.
+    missing: MissingViews | None = None
     #: Between all samples, as far as kernels were fitted to them.
     distances: Distances = MappingProxyType({})
     # Kept by hand: a thread that makes a stack would hold the lock of Python 3.11's
@@ -284,7 +290,6 @@ class ExactSet(TrainingSet):
     """Kernels as they are: samples are compared with each other."""
 
     kernel_set: KernelSet
-    missing: MissingViews | None
     # Of every kernel, the training samples that stand in for it where some lack it; known once the
     # stack is made.
     shares: list[Any] | None = None
@@ -500,6 +505,7 @@ class ExactSet(TrainingSet):
 class FeatureSet(TrainingSet):
     """Kernels in features, of samples that may stay where they are."""
 
+    in_features = True
     kernel_set: FeatureMaps
 
     def _fit_kernels(self, options: KernelOptions, specs: list[KernelSpec], X: MatrixLike) -> None:
