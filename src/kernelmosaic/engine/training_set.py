@@ -14,7 +14,7 @@ from copy import copy
 from dataclasses import dataclass, fields, replace
 from importlib import import_module
 from types import MappingProxyType
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -165,6 +165,12 @@ class TrainingSet(ABC):
 
     kernel_set: Any
     samples: MatrixLike
+    #: Whether the kernels are known by features; else samples are compared with each other.
+    in_features: ClassVar[bool] = False
+    #: The samples as exact kernels read them; empty for kernels in features.
+    views: Views = Views()
+    #: What completes views that samples lack, now or later; None if all have all views.
+    missing: MissingViews | None = None
     #: Distances between all samples that were computed as kernels were fitted.
     distances: Distances = MappingProxyType({})
     # These are no `cached_property`: that of Python 3.11 has one lock for all instances. A thread
@@ -328,20 +334,16 @@ class ExactSet(TrainingSet):
 
     Attributes
     ----------
-    missing : MissingViews or None
-        What replaces views that samples lack; None if no sample can lack one.
     shares : list or None
         For every kernel the fractions in which training samples replace a view that some lack, or
         None; set as the stack is made.
     """
 
     kernel_set: KernelSet
-    missing: MissingViews | None
     shares: list[Any] | None = None
 
     def _fit_kernels(self, options: KernelOptions, specs: list[KernelSpec], X: MatrixLike) -> None:
         self.samples = X
-        self.missing = None
         if self.present is not None and options.device is not None:
             raise ValueError(
                 f"device={options.device!r}: some samples lack a view, and missing views are"
@@ -387,7 +389,7 @@ class ExactSet(TrainingSet):
             stores=stores,
         )
         if self.missing is not None and self.present is not None:
-            if not isinstance(stack, StoredStack):
+            if stack.matrices is None:
                 raise MemoryError(
                     f"X: missing views are completed in stored matrices, but {stack.form}; raise"
                     " memory_budget, or fit to fewer samples."
@@ -438,12 +440,12 @@ class ExactSet(TrainingSet):
         stack = self._stack
         # What replaces a view that samples lack depends on the other kernels.
         can_be_taken = self.device is None and self.present is None
-        if not isinstance(stack, StoredStack) or not can_be_taken:
+        if stack is None or stack.matrices is None or not can_be_taken:
             return None
         others = np.delete(np.arange(len(self.kernel_set)), m)
         kernel_set = self.kernel_set.take(others)
         views = self.kernel_set.take_views(self.views, others)
-        exact = ComputedStack(kernel_set, views, stack.dtype, 3 * stack.matrices[0].nbytes)
+        exact = ComputedStack.of(kernel_set, views, stack.dtype, 3 * stack.matrices[0].nbytes)
         missing = None
         if self.missing is not None:
             missing = MissingViews(self.missing.rule, kernel_set, self.samples, None)
@@ -566,6 +568,7 @@ class ExactSet(TrainingSet):
 class FeatureSet(TrainingSet):
     """A training set with kernels in features; the samples may stay on a disk."""
 
+    in_features = True
     kernel_set: FeatureMaps
 
     def _fit_kernels(self, options: KernelOptions, specs: list[KernelSpec], X: MatrixLike) -> None:
