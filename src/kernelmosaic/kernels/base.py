@@ -495,8 +495,9 @@ def settings_of(grids: Mapping[str, Any]) -> list[Settings]:
         if isinstance(grid, str | bytes) or not isinstance(grid, Iterable):
             raise TypeError(f"{name}={grid!r}: give a list of values, such as {name}=[{grid!r}].")
         # Numbers of Python print as numbers. An array of matrices becomes a list of arrays.
-        is_vector = isinstance(grid, np.ndarray) and grid.ndim == 1
-        values = grid.tolist() if is_vector else list(grid)
+        values = list(grid)
+        if isinstance(grid, np.ndarray) and grid.ndim == 1:
+            values = grid.tolist()
         if not values:
             raise ValueError(f"{name}=[]: give at least one value.")
         value_lists.append(values)

@@ -286,7 +286,10 @@ def _label_codes(labels: Sequence[Any]) -> Labels:
         distinct_labels = labels
     codes = {}
     for label in distinct_labels:
-        if isinstance(label, Integral) or (isinstance(label, Real) and float(label).is_integer()):
+        is_whole_number = isinstance(label, Integral) or (
+            isinstance(label, Real) and float(label).is_integer()
+        )
+        if is_whole_number:
             text = str(int(label))
         elif isinstance(label, str):
             text = label

@@ -578,7 +578,7 @@ def _missing_samples(matrix: object) -> Mask | None:
         return None
     if K.dtype.kind != "f" or K.ndim != 2 or K.shape[0] != K.shape[1]:
         return None
-    is_gap = np.isnan(K.diagonal())
+    is_gap: Mask = np.isnan(K.diagonal())
     if not is_gap.any() or is_gap.all():
         return None
     # Other entries that are not finite are refused by the check of the matrix.
