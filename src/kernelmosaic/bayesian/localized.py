@@ -338,7 +338,8 @@ class LocalVariationalMethod(VariationalMethod):
     def function(self, fit: Fit) -> ProbitFunction:
         (posterior,), (beta, intercept) = fit.learned, self.coefficients(fit)
         inference = posterior.inference
-        expansion = _expanded(SupportSums(fit.data.kernel_set, fit.data.views, beta))
+        data: Any = fit.data
+        expansion = _expanded(SupportSums(data.kernel_set, data.views, beta))
         # Of one output under its gates; their mean where there are several.
         squares = np.sum(inference.e**2, axis=(1, 2)) / len(intercept)
         return ProbitFunction(

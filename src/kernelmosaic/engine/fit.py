@@ -18,7 +18,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 from joblib import effective_n_jobs
 
-from kernelmosaic._typing import AnyArray, Array, Indices, MatrixLike, Settings
+from kernelmosaic._typing import AnyArray, Array, Indices, MatrixLike, Settings, TargetLike
 from kernelmosaic.backend import map_threads
 from kernelmosaic.engine.expansion import Function
 from kernelmosaic.engine.samples import DistinctSamples, FitInput, count_samples
@@ -428,7 +428,7 @@ class Fit:
             "view_names_": views,
             "support_": self.data.kept[support],
             "support_fraction_": len(support) / len(self.data.kept),
-            "dual_coef_": beta[..., support],
+            "dual_coef_": coefficients_of(beta, support),
             "intercept_": intercept,
             "weights_": self.weights,
             **self.method.progress(self),
@@ -457,6 +457,13 @@ def history_of(learned: Sequence[Any], scales: Sequence[float], first: int = 1) 
             for i, step in enumerate(one.history, start=first)
         ],
     }
+
+
+def coefficients_of(beta: Array, support: Indices) -> Array:
+    """Return the columns of some samples, without a copy if these are all in their order."""
+    if np.array_equal(support, np.arange(beta.shape[-1])):
+        return beta
+    return beta[..., support]
 
 
 def spread(beta: Array, rows: Indices, n: int) -> Array:
@@ -541,10 +548,8 @@ def learn(
 ) -> Fit:
     """Learn from samples whose kernels are known, without a certificate; coefficients of starts are
     of `data`."""
-    task, y = (
-        prepared or recipe.task.prepared(given),
-        None if given.y is None else given.y[data.kept],
-    )
+    task = recipe.task.prepared(given) if prepared is None else prepared
+    y = targets_of_kept(given, data)
     machines = task.machines(y, data.weight)
     with data.threads():
         method = recipe.method.resolved(task, data, y)
@@ -553,13 +558,20 @@ def learn(
         each = np.atleast_2d(weights)
         single = [machine.has_one_output and len(each) == len(machines) for machine in machines]
         starts = [Start(each[c] if own else weights) for c, own in enumerate(single)]
-    if store is not None:
+    if store is not None and recipe.method.is_certified:
         starts = store.starts(data, learner, machines, starts)
     own = [COLD] * len(machines) if starts is None or len(starts) != len(machines) else list(starts)
     with data.threads():
         learned = method.learn(task, data, machines, learner, own)
     is_led = any(start.like is not None for start in own)
     return Fit(recipe, task, method, data, machines, learner, learned, is_led)
+
+
+def targets_of_kept(given: FitInput, data: TrainingSet) -> TargetLike:
+    """Return the targets of the samples of a training set, without a copy if these are all."""
+    if given.y is None or np.array_equal(data.kept, np.arange(given.X.shape[0])):
+        return given.y
+    return given.y[data.kept]
 
 
 def follow(
