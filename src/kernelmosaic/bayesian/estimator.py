@@ -47,11 +47,14 @@ class BayesianMKLClassifier(KernelClassifier):
     ----------
     kernels : list, default=None
         As in :class:`MKLClassifier`.
-    sample_prior, weight_prior, intercept_prior : (float, float), default=(1, 1), (1e-10, 1e-10) and
-    (1, 1)
-        Shape and rate of the gamma priors of the precisions λ, ω and γ. The default of the weights
-        barely limits how large they are, and lets those of useless kernels shrink towards zero; (1,
-        1) holds all of them near one.
+    sample_prior : (float, float), default=(1, 1)
+        Shape and rate of the gamma prior of the precisions λ.
+    weight_prior : (float, float), default=(1e-10, 1e-10)
+        Shape and rate of the gamma prior of the precisions ω. The default barely limits how large
+        the weights are, and lets those of useless kernels shrink towards zero; (1, 1) holds all of
+        them near one.
+    intercept_prior : (float, float), default=(1, 1)
+        Shape and rate of the gamma prior of the precisions γ.
     noise : float, default=1.0
         Standard deviation of the output of a kernel around its sum; smaller values fit more
         closely.

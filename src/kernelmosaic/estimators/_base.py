@@ -376,8 +376,8 @@ class KernelEstimator(BaseEstimator, ABC):
 
         Returns
         -------
-        ndarray of shape (len(X), len(Y)), or (classes, len(X), len(Y)) where every class has
-        weights of its own
+        ndarray of shape (len(X), len(Y)) or (classes, len(X), len(Y))
+            The latter where every class has weights of its own.
         """
         X = self.read(X)
         K = np.asarray(self.function_.combined(X, X if Y is None else self.read(Y)))
@@ -458,8 +458,7 @@ class BaseMKL(KernelEstimator):
 
         Parameters
         ----------
-        X : array-like, sparse matrix or data frame of shape (n_samples, n_features), or dict or
-        list of such tables
+        X : array-like, sparse matrix, data frame, or dict or list of such tables
             Samples; several tables have the same rows. Names of rows, by a pandas index of anything
             but integers, must be the same in the same order here, in `y` and in `sample_weight`.
             With `approximation` also a memory map, the path of a Parquet or ``.npy`` file, or a

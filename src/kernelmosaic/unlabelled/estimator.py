@@ -57,8 +57,7 @@ class UnlabelledEstimator(KernelEstimator):
 
         Parameters
         ----------
-        X : array-like, sparse matrix or data frame of shape (n_samples, n_features), or dict or
-        list of such tables
+        X : array-like, sparse matrix, data frame, or dict or list of such tables
             Samples; several tables have the same rows, and each is a view.
         y : None
             Ignored.
@@ -267,7 +266,8 @@ class MKLClustering(ClusterMixin, UnlabelledEstimator):
         Neighbours of a sample in the graph; ``"auto"``: log₂ of the number of samples, rounded up.
     n_init : int, default=10
         Starts of k-means, of which the best is taken.
-    weights, scale, missing, normalize, approximation, rank, tol, memory_budget, device,
+    weights, scale, missing, normalize, approximation, rank, tol, memory_budget, device
+        As in :class:`MKLKernelPCA`; `random_state` also draws the starts of k-means.
     random_state
         As in :class:`MKLKernelPCA`; `random_state` also draws the starts of k-means.
 
