@@ -189,7 +189,7 @@ def follow_paths(
     recipes: Recipes,
     inside: FitInput,
     outside: MatrixLike,
-    like: Leads | None = None,
+    leads: Leads | None = None,
     starts: Starts = (),
 ) -> HeldOutPaths:
     """Return the outputs of fits along paths to some samples for other samples, held out.
@@ -205,7 +205,7 @@ def follow_paths(
         The samples to fit to.
     outside : array or sparse matrix
         The samples held out, validated.
-    like : sequence of sequences of Lead, optional
+    leads : sequence of sequences of Lead, optional
         Weights and gradients of the same paths in another fold. Weights differ less between folds
         than between neighbouring values of C. They are not used if that fold has other classes.
     starts : sequence, optional
@@ -218,20 +218,20 @@ def follow_paths(
     """
     task = recipes[0][0].task
     if not isinstance(task, ClassTask):
-        return _follow(recipes, inside, outside, like, starts)
+        return _follow(recipes, inside, outside, leads, starts)
     if inside.y.ndim == 2 and task.takes_labels:
-        return _follow_labels(recipes, inside, outside, like, starts)
+        return _follow_labels(recipes, inside, outside, leads, starts)
     has_weight = slice(None) if inside.weight is None else inside.weight > 0
     classes = np.unique(inside.y[has_weight])
     if len(classes) == 1:
         return _learn_nothing(recipes, np.repeat(classes, outside.shape[0]), classes)
-    if like is not None and not np.array_equal(np.asarray(like[0][0].classes), classes):
-        like = None
-    return _follow(recipes, inside, outside, like, starts)
+    if leads is not None and not np.array_equal(np.asarray(leads[0][0].classes), classes):
+        leads = None
+    return _follow(recipes, inside, outside, leads, starts)
 
 
 def _follow_labels(
-    recipes: Recipes, inside: FitInput, outside: MatrixLike, like: Leads | None, starts: Starts
+    recipes: Recipes, inside: FitInput, outside: MatrixLike, leads: Leads | None, starts: Starts
 ) -> HeldOutPaths:
     """Return what `follow_paths` does for classifiers of several labels per sample.
 
@@ -240,13 +240,13 @@ def _follow_labels(
     """
     varies = np.any(inside.y != inside.y[0], axis=0)
     if varies.all():
-        return _follow(recipes, inside, outside, like, starts)
+        return _follow(recipes, inside, outside, leads, starts)
     if varies.any():
         y = inside.y[:, varies]
         if y.shape[1] == 1:
             # A single label is a problem of two classes.
             y = y[:, 0]
-        paths = _follow(recipes, replace(inside, y=y), outside, like, starts)
+        paths = _follow(recipes, replace(inside, y=y), outside, leads, starts)
     else:
         paths = _learn_nothing(recipes, np.empty((outside.shape[0], 0)), None)
     constant_outputs = np.where(inside.y[0] > 0, NEVER, -NEVER)
@@ -272,16 +272,16 @@ def _learn_nothing(recipes: Recipes, predicted: AnyArray, classes: AnyArray | No
 
 
 def _follow(
-    recipes: Recipes, inside: FitInput, outside: MatrixLike, like: Leads | None, starts: Starts
+    recipes: Recipes, inside: FitInput, outside: MatrixLike, leads: Leads | None, starts: Starts
 ) -> HeldOutPaths:
     """Return what `follow_paths` does for samples of which there is something to learn."""
     first = recipes[0][0]
     data = training_set(first, first.task.prepared(inside), inside)
     fits: list[Fit] = []
     for p, path in enumerate(recipes):
-        leads = () if like is None else like[p]
+        path_leads = () if leads is None else leads[p]
         path_starts = starts[p] if starts else None
-        fits += follow(path, inside, data, leads, path_starts)
+        fits += follow(path, inside, data, path_leads, path_starts)
 
     # All paths are certified and evaluated together, so that kernels are computed once.
     fits = certify(fits)

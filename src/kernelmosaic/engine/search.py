@@ -814,7 +814,7 @@ def _follow_fold(
     held: Indices,
     scale: bool,
     starts: Sequence[list[Start] | None],
-    like: Leads | None = None,
+    leads: Leads | None = None,
 ) -> HeldOutPaths:
     """Return the outputs of the fits of one fold for the samples that it holds out.
 
@@ -832,7 +832,7 @@ def _follow_fold(
         Whether columns are standardised, by the training samples.
     starts : sequence
         For every path the starts of its first fit, a list of `Start`, or None.
-    like : sequence of sequences of Lead, optional
+    leads : sequence of sequences of Lead, optional
         Weights and gradients of the same paths in another fold.
     """
     inside, outside = samples.take(train), _safe_indexing(samples.X, held)
@@ -849,7 +849,7 @@ def _follow_fold(
         inside = replace(inside, X=standardizer(inside.X))
         outside = standardizer(outside)
     recipes = [[model.recipe(inside) for model in path] for path in paths]
-    fits = follow_paths(recipes, inside, outside, like, starts)
+    fits = follow_paths(recipes, inside, outside, leads, starts)
     return [[replace(fit, prepared=prepared) for fit in path] for path in fits]
 
 

@@ -374,7 +374,8 @@ class ExactSet(TrainingSet):
             own_stack: GramStack | None = make_own_stack(self.kernel_set, self.views, budget)
             if own_stack is not None:
                 return own_stack
-        dtype, distances, stores = self.dtype, self.distances, self.stores
+        dtype, stores = self.dtype, self.stores
+        distances: Distances | None = self.distances
         if self.present is not None:
             # Completed matrices must be stored in double precision, since the certificate cannot
             # compute their entries again.
