@@ -624,7 +624,7 @@ def describe_choice(
         name = names_of_rules.get(norm, f"learned weights of norm {norm}")
         return f"{name} {values.mean():.3f} ± {error:.3f}"
 
-    other_means = {norm: own.mean(axis=0) for norm, own in scores.items() if norm != chosen}
+    other_means = {norm: values.mean(axis=0) for norm, values in scores.items() if norm != chosen}
     other_figures = [
         figures(norm, int(np.nanargmax(means)))
         for norm, means in other_means.items()

@@ -517,10 +517,10 @@ def warn_of_scales(
         widest_of_columns[key] = None
         if V.shape[0]:
             widest_of_columns[key] = _widest_columns(spec, spec.kernel.validate(V))
-    found = [columns for columns in widest_of_columns.values() if columns is not None]
-    if not found:
+    wide_columns = [columns for columns in widest_of_columns.values() if columns is not None]
+    if not wide_columns:
         return
-    widest = max(found, key=attrgetter("ratio"))
+    widest = max(wide_columns, key=attrgetter("ratio"))
     names = getattr(table, "columns", range(X.shape[1]))
     warn_caller(
         f"X: columns {names[widest.large_column]!r} and {names[widest.small_column]!r}, which"

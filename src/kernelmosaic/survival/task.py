@@ -80,8 +80,8 @@ class Times(Task):
     ) -> Curves:
         """Return the survival functions of outputs, of shape (n,), fitted to events and times.
 
-        The outputs of a fit for its own training samples are those of a line with slope one, but
-        for ranks, which have no unit. The slope of held-out samples is fitted as well.
+        `y` has events and times. The slope of a curve in the outputs is one for training samples,
+        and is fitted for samples held out, and for ranks, which have no unit.
         """
         if self.loss == "cox":
             return ProportionalHazards.fit(outputs, y, weight, None if held_out else 1.0)
