@@ -267,7 +267,7 @@ class WeightMethod(Method):
             other_weights = np.where(np.isin(np.arange(len(weights)), idle), 0.0, weights)
             start = Start(other_weights, learned.solution.beta, machine)
             with data.threads():
-                trial = learner.learn(data.stack, machine, start)
+                trial: Learned = learner.learn(data.stack, machine, start)
                 if self._meets_gap_without(trial, idle):
                     entries = Entries(data.stack, data.sizes())
                     trial = trial.certified(entries, machine, fit.learner)
