@@ -709,10 +709,25 @@ def _columns_of(model: Estimator, estimator: Estimator) -> tuple[list[str], dict
     # The keys of the inner dicts serve as ordered sets.
     views: dict[str, dict[int, None]] = defaultdict(dict)
     for m, kernel in zip(expansion.kept, kernels, strict=True):
-        columns = range(len(names)) if kernel.columns is None else kernel.columns.tolist()
+        columns = _columns_read(kernel, len(names))
         views[model.view_names_[m]].update(dict.fromkeys(columns))
     columns_of_views = {name: list(columns) for name, columns in views.items()}
     return [str(name) for name in names], columns_of_views
+
+
+def _columns_read(kernel: FittedKernel, n_columns: int) -> list[int]:
+    """Return the numbers of the columns that a kernel reads, of `n_columns`."""
+    if kernel.columns is None:
+        return list(range(n_columns))
+    columns: list[int] = kernel.columns.tolist()
+    return columns
+
+
+def _dense(view: Any) -> AnyArray:
+    """Return samples as an array, those of a sparse array too."""
+    if sparse.issparse(view):
+        view = view.toarray()
+    return np.asarray(view)
 
 
 def _is_sum_over_support(model: Estimator, V: AnyArray) -> bool:
@@ -777,10 +792,9 @@ def _change_by_kernels(model: Estimator, V: AnyArray) -> Change:
     statistics: dict[Any, AnyArray] = {}
     kernels = zip(sums.kernel_set.fitted, sums.views_of(V), sums.samples, strict=True)
     for k, (kernel, view, support) in enumerate(kernels):
-        view = view.toarray() if sparse.issparse(view) else np.asarray(view)
-        block = _block_of(kernel, view, support, statistics)
+        block = _block_of(kernel, _dense(view), support, statistics)
         beta = sums.of_kernel(k).T * expansion.eta[:, k]
-        columns = range(V.shape[1]) if kernel.columns is None else kernel.columns.tolist()
+        columns = _columns_read(kernel, V.shape[1])
         position_of_column = {j: position for position, j in enumerate(columns)}
         outputs = block(slice(None)) @ beta
         factor = factors[:, expansion.kept[k]]

@@ -121,7 +121,9 @@ class KernelWeightsDisplay(Display):
         weights = model.weight_shares_
         if learned is None:
             chose_equal_weights = getattr(model, "norm_", None) == "uniform"
-            learned = model.weights_by_norm_ if chose_equal_weights else {}
+            learned = {}
+            if chose_equal_weights:
+                learned = model.weights_by_norm_
         beside = {
             f"learned, norm {norm}": norm_weights
             for norm, norm_weights in learned.items()
@@ -492,7 +494,9 @@ class StabilityDisplay(InspectionDisplay):
             f"weight, and {100 * result.confidence_level:g} % of those of"
             f" {len(result.resampled_weights)} resamples"
         )
-        ax.set_xlabel(label if of_class is None else f"{label}, class {of_class}")
+        if of_class is not None:
+            label += f", class {of_class}"
+        ax.set_xlabel(label)
         return self
 
     def _draw_frequencies(self, ax: AxesOrNone) -> Self:
