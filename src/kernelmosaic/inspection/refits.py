@@ -20,6 +20,7 @@ from kernelmosaic._typing import (
     MatrixLike,
     SampleWeight,
     Seed,
+    Settings,
     TargetLike,
 )
 from kernelmosaic.engine import pipelines
@@ -97,7 +98,7 @@ def fit(
         prefix += f"{name}__"
     if weight is not None and not has_fit_parameter(step, "sample_weight"):
         raise TypeError(f"sample_weight: {type(step).__name__}.fit takes none; give None.")
-    options = {}
+    options: Settings = {}
     if weight is not None:
         options[f"{prefix}sample_weight"] = weight
     if groups is not None:

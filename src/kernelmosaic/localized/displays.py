@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from kernelmosaic._typing import Array, AxesOrNone, Estimator, MatrixLike, TargetLike
+from kernelmosaic._typing import Array, AxesOrNone, Estimator, MatrixLike, Settings, TargetLike
 from kernelmosaic.plots import drawing
 from kernelmosaic.plots.drawing import MARKERS, Display, class_groups, colour
 from kernelmosaic.stacking import check_row_names
@@ -108,7 +108,7 @@ class GatingDisplay(Display):
         check_row_names(X, y=y)
         gates = _gates(estimator, X, output)
         points = np.asarray(X)
-        samples = {
+        samples: Settings = {
             "X": points,
             "gates": gates,
             "names": list(estimator.kernel_names_),
@@ -358,4 +358,6 @@ def _even_selection(order: NDArray[np.intp], most: int) -> NDArray[np.intp]:
     """Return at most so many of the samples, spread evenly over their order."""
     if len(order) <= most:
         return order
-    return order[np.linspace(0, len(order) - 1, most).astype(int)]
+    positions = np.linspace(0, len(order) - 1, most).astype(int)
+    selected: NDArray[np.intp] = order[positions]
+    return selected
