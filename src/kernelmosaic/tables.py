@@ -533,7 +533,7 @@ def require(table: pd.DataFrame, names: Iterable[str], where: object) -> None:
     hint = ""
     if len(lost) == 1:
         verb = "has no"
-        hint = meant(lost[0], table.columns)
+        hint = suggest_name(lost[0], table.columns)
     if not hint and any(re.fullmatch(r"[-+.\d]+", str(name)) for name in table.columns):
         hint = " the first line is read as the names of the columns:"
     listed = ", ".join(map(repr, table.columns[:8]))
@@ -542,7 +542,7 @@ def require(table: pd.DataFrame, names: Iterable[str], where: object) -> None:
     raise ValueError(f"{where} {verb} {list_columns(lost)};{hint} its columns are {listed}.")
 
 
-def meant(name: str, names: Iterable[str]) -> str:
+def suggest_name(name: str, names: Iterable[str]) -> str:
     """Return " did you mean …?" with the most similar of several names.
 
     The text is empty if none is similar.
@@ -936,7 +936,7 @@ def fingerprints(table: pd.DataFrame) -> NDArray[np.uint64]:
     return np.asarray(pd.util.hash_pandas_object(table, index=False), dtype=np.uint64)
 
 
-def some(names: Sequence[Any], n: int) -> str:
+def list_names(names: Sequence[Any], n: int) -> str:
     """Return the first n names as a text, with the number of names if there are more."""
     listed = ", ".join(map(str, names[:n]))
     if len(names) > n:

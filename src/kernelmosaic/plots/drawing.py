@@ -284,7 +284,7 @@ def class_groups(
     return groups
 
 
-def shortened(names: list[str], most: int = 36) -> list[str]:
+def shorten_names(names: list[str], most: int = 36) -> list[str]:
     """Return names of at most `most` letters, long ones without their middle.
 
     If the names would no longer differ, they are returned as they are.
