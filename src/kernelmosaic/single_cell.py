@@ -107,21 +107,21 @@ def views_from_anndata(
     are_by_modality = all(isinstance(entry, Mapping) for entry in sets.values())
     kernels: list[tuple[str, Kernel, Any]] = []
     columns: list[Indices] = []
-    for cells in modalities:
-        if are_by_modality and cells.name not in sets:
+    for modality_data in modalities:
+        if are_by_modality and modality_data.name not in sets:
             raise ValueError(
-                f"gene_sets: there are none for the modality {cells.name!r}, only for"
+                f"gene_sets: there are none for the modality {modality_data.name!r}, only for"
                 f" {', '.join(sets)}; name the modalities to read, such as modality=[...]."
             )
-        sets_of_modality = sets[cells.name] if are_by_modality else sets
-        kernels_of_modality = cells.kernels(sets_of_modality, kernel, min_size)
+        sets_of_modality = sets[modality_data.name] if are_by_modality else sets
+        kernels_of_modality = modality_data.kernels(sets_of_modality, kernel, min_size)
         kernels += kernels_of_modality
         if genes is None:
             genes_of_kernels = {gene for _, _, listed in kernels_of_modality for gene in listed}
-            names = [name for name in cells.names_in_X() if name in genes_of_kernels]
+            names = [name for name in modality_data.names_in_X() if name in genes_of_kernels]
         else:
             names = list(map(str, genes))
-        columns.append(cells.column_numbers(names))
+        columns.append(modality_data.column_numbers(names))
     return _side_by_side(data, modalities, columns), kernels
 
 
@@ -197,7 +197,7 @@ def to_anndata(
                 " X, as views_from_anndata returns it."
             )
         modalities = _read_modalities(data, modality, layer, use_raw)
-        X = _side_by_side(data, modalities, [cells.column_numbers(names) for cells in modalities])
+        X = _side_by_side(data, modalities, [entry.column_numbers(names) for entry in modalities])
     if X.shape[0] != len(data.obs_names):
         raise ValueError(
             f"X has {X.shape[0]} rows, and data has {len(data.obs_names)} cells: give one row per"

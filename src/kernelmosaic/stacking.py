@@ -138,7 +138,7 @@ class SparseTable(sparse.csr_array):  # type: ignore[misc]
 
     @cached_property
     def lacking(self) -> dict[str, Mask]:
-        """Mask of the rows that lack a table, by the name of the table.
+        """Masks of the rows that lack a table, by the name of the table.
 
         Tables that no row lacks have no entry.
         """
@@ -504,7 +504,7 @@ def _is_gram(table: MatrixLike) -> bool:
 
 
 def find_columns(names: Iterable[Any], columns: Iterable[Any]) -> dict[Any, Any]:
-    """Return the column that each name means, by the name.
+    """Return the columns that are meant by some names, as a dict from name to column.
 
     A name may leave out the table in front of the column: ``CD4`` means ``rna__CD4``. Names that
     mean no column are left out of the result; a name that two tables have is a ValueError.
@@ -713,6 +713,7 @@ def _with_targets(
 
     Targets belong to samples by the names of the rows if both have names, else by position.
     """
+    # With equal names, the rows of both are in the same order already.
     if _have_different_names([stacked.X, y]):
         _check_names("y", y.index, stacked.X.index)
         X = stacked.X[stacked.X.index.isin(y.index)]

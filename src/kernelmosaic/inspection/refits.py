@@ -78,6 +78,8 @@ def fit(
     model = last_step(estimator)
     takes_start = isinstance(model, BaseMKL) and not isinstance(model, PathSearch)
     if takes_start and not (start is None and data is None):
+        # The start and the known kernels are handed to the last step, so the steps before it are
+        # fitted here.
         Z = X
         step = estimator
         while hasattr(step, "steps"):

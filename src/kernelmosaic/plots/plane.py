@@ -303,7 +303,13 @@ def _predicted_classes(predicted: AnyArray, scores: Array | None, estimator: Est
 def _class_boundaries(number: AnyArray, scores: Array | None, n_classes: int) -> list[Array]:
     """Return functions on the grid that change sign where classes meet.
 
-    Their zeros are smooth lines by scores, and steps by the numbers of the classes alone.
+    Parameters
+    ----------
+    number : ndarray of shape (n_grid, n_grid)
+        The number of the predicted class; without scores the zeros are its steps.
+    scores : ndarray of shape (n_grid, n_grid, n_outputs) or None
+        Decision values, whose zeros are smooth lines.
+    n_classes : int
     """
     if scores is None:
         return [(number == k) - 0.5 for k in range(n_classes)]
