@@ -30,7 +30,7 @@ from kernelmosaic.kernels import (
 )
 from kernelmosaic.kernels.matrices import join_samples
 from kernelmosaic.kernels.views import default_kernels, one_class_kernels
-from kernelmosaic.ridge.estimator import ridge_kernels
+from kernelmosaic.ridge.kernels import ridge_kernels
 from kernelmosaic.tables import (
     list_names,
     read_columns,
