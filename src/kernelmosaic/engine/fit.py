@@ -538,7 +538,7 @@ def learn(
     own = [COLD] * len(machines) if starts is None or len(starts) != len(machines) else list(starts)
     with data.threads():
         learned = method.learn(task, data, machines, learner, own)
-    is_led = any(start.like is not None for start in own)
+    is_led = any(start.similar_slopes is not None for start in own)
     return Fit(recipe, task, method, data, machines, learner, learned, is_led)
 
 
@@ -587,7 +587,8 @@ def _led(before: Sequence[Start] | None, found: Sequence[Fit], like: Sequence[Le
     led = []
     for c, (slopes, single) in enumerate(zip(like[-1].slopes, like[-1].single, strict=True)):
         start = COLD if before is None else before[c]
-        led.append(replace(start.at(np.atleast_2d(guess)[c] if single else guess), like=slopes))
+        weights = np.atleast_2d(guess)[c] if single else guess
+        led.append(replace(start.with_weights(weights), similar_slopes=slopes))
     return led
 
 
@@ -665,7 +666,7 @@ def _settled(rough: Fit, fit: Fit) -> Fit:
     if data is None:
         return fit
     learner = fit.method.learner(fit.task, data, fit.machines)
-    starts = [one.start.elsewhere() for one in rough.learned]
+    starts = [one.start.without_products() for one in rough.learned]
     with data.threads():
         learned = fit.method.learn(fit.task, data, fit.machines, learner, starts)
     return certify([replace(fit, data=data, learner=learner, learned=learned, is_led=False)])[0]
