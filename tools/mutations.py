@@ -260,9 +260,9 @@ MUTATIONS = (
     _m(
         "interior-step-too-long",
         "interior point steps go beyond the bounds",
-        "solvers/interior_point.py",
-        "SHORT = 0.995",
-        "SHORT = 1.5",
+        "solvers/tuning.py",
+        "FRACTION_TO_BOUNDARY = 0.995",
+        "FRACTION_TO_BOUNDARY = 1.5",
         "solvers/test_interior_point.py",
     ),
     _m(
@@ -285,8 +285,8 @@ MUTATIONS = (
         "multiclass-interior-sums",
         "interior point steps of joint machines do not restore the samples' sums",
         "solvers/interior_point.py",
-        "sums, totals = -self.x.sum(axis=1), -self.x.sum(axis=0)",
-        "sums, totals = self.x.sum(axis=1), self.x.sum(axis=0)",
+        "sums = -self.x.sum(axis=1)\n        totals = -self.x.sum(axis=0)",
+        "sums = self.x.sum(axis=1)\n        totals = self.x.sum(axis=0)",
         "solvers/test_class_constants.py",
     ),
     _m(

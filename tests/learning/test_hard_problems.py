@@ -23,7 +23,7 @@ from kernelmosaic import (
 from kernelmosaic.backend import Backend
 from kernelmosaic.kernels import Gaussian, Linear
 from kernelmosaic.machines.base import MulticlassMachine
-from kernelmosaic.solvers.interior_point import _State
+from kernelmosaic.solvers.interior_point import _ClassPath
 from kernelmosaic.solvers.smo import SMOState
 
 
@@ -46,7 +46,7 @@ def fit(seed):
 def test_steps_of_interior_points_are_counted_in_all_solves(seed, most):
     # A bilinear machine of 6 samples and a pairwise one of 60, C near 1e9: 3758 steps, and more
     # than 4000.
-    with recorded(_State.step) as steps:
+    with recorded(_ClassPath.step) as steps:
         fit(seed)
     assert 0 < len(steps) <= most
 

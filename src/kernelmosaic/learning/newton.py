@@ -83,7 +83,7 @@ class Newton(Learner):
         rough_options = replace(options, tol=rough_tol, verbose=False)
         subsample = machine.take(rows)
         # All samples need the compiled steps, so the subsample may load them, too.
-        if stack.n_samples > subsample.options.few:
+        if stack.n_samples > subsample.options.few_samples:
             subsample.options = replace(subsample.options, numpy_steps=0)
         try:
             learned = Newton(rough_options).learn(stack.take(rows, stored=True), subsample)

@@ -22,18 +22,10 @@ from kernelmosaic.gram.factored import DenseFactors, FactoredGram
 from kernelmosaic.gram.gram import as_gram
 from kernelmosaic.gram.linear_algebra import Cholesky
 from kernelmosaic.solvers.interior_point import CentralPath, PathEnd
-from kernelmosaic.solvers.program import (
-    DEFAULTS,
-    MET,
-    Program,
-    Solution,
-    SolverOptions,
-    Vector,
-    assess,
-    certify,
-)
+from kernelmosaic.solvers.program import Program, Solution, Vector, assess, certify
 from kernelmosaic.solvers.proximal_newton import ProximalNewton
 from kernelmosaic.solvers.smo import solve_smo
+from kernelmosaic.solvers.tuning import DEFAULTS, SUM_ROUNDING, SolverOptions
 from kernelmosaic.solvers.working_set import FreeThenViolating, SingleOutput
 
 
@@ -148,7 +140,7 @@ def has_interior(program: Program) -> bool:
     if program.total is None:
         return True
     low, high = float(program.lower.sum()), float(program.upper.sum())
-    slack = MET * max(
+    slack = SUM_ROUNDING * max(
         abs(low) if np.isfinite(low) else 0.0, abs(high) if np.isfinite(high) else 0.0
     )
     return low + slack < program.total < high - slack
@@ -291,7 +283,7 @@ def _solve_by_interior_points(
 def _is_tiny(gram: FactoredGram, options: SolverOptions) -> bool:
     """Whether passes over the rows cost more than their arithmetic: the kernel is then read as one
     array."""
-    return gram.stored and gram.backend is NUMPY and gram.n_samples <= options.few
+    return gram.stored and gram.backend is NUMPY and gram.n_samples <= options.few_samples
 
 
 def _is_worth_writing(gram: FactoredGram, tol: float, options: SolverOptions) -> bool:
@@ -300,7 +292,7 @@ def _is_worth_writing(gram: FactoredGram, tol: float, options: SolverOptions) ->
     is_here = gram.stored and gram.backend is NUMPY
     most_samples = min(max(2 * gram.n_features, options.few_written), options.most_written)
     # The entries are in single precision.
-    return is_here and tol >= 1e-6 and options.few < gram.n_samples <= most_samples
+    return is_here and tol >= 1e-6 and options.few_samples < gram.n_samples <= most_samples
 
 
 def _is_narrow(gram: FactoredGram, options: SolverOptions) -> bool:
@@ -385,7 +377,9 @@ class FactoredRounds(FreeThenViolating):
         idle = int(
             np.clip(0.1 * _cost_ratio(gram, options), options.patience, options.longest_patience)
         )
-        super().__init__(gram, options, replace(options.free_rounds, idle=idle, room=1.0))
+        super().__init__(
+            gram, options, replace(options.free_rounds, max_idle_rounds=idle, tol_fraction=1.0)
+        )
         self.wide = gram.wide
 
     def solve_inside(self, part: FactoredGram, inside: Program, beta: Vector, tol: float) -> Vector:

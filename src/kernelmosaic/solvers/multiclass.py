@@ -20,15 +20,8 @@ from kernelmosaic.backend import NUMPY
 from kernelmosaic.gram.gram import ClassGram
 from kernelmosaic.solvers.interior_point import solve_interior
 from kernelmosaic.solvers.multiclass_newton import DampedNewton, class_products, free_coefficients
-from kernelmosaic.solvers.program import (
-    DEFAULTS,
-    Matrix,
-    MulticlassProgram,
-    Solution,
-    SolverOptions,
-    assess,
-    certify,
-)
+from kernelmosaic.solvers.program import Matrix, MulticlassProgram, Solution, assess, certify
+from kernelmosaic.solvers.tuning import DEFAULTS, SolverOptions
 from kernelmosaic.solvers.working_set import WorkingSet
 
 
@@ -250,7 +243,7 @@ class MultiOutput(WorkingSet[Solution]):
         self.shift, self.limit = shift, limit
         self.whole = isinstance(gram, ClassMatrices)
         self.size = (
-            max(1, min(gram.block_samples, rounds.largest)) if rounds.size is None else rounds.size
+            max(1, min(gram.block_samples, rounds.max_size)) if rounds.size is None else rounds.size
         )
         self.target = np.ascontiguousarray(program.target.T)
         self.labels, self.own_upper = program.labels.astype(np.int64), program.own_upper
@@ -294,7 +287,7 @@ class MultiOutput(WorkingSet[Solution]):
         taken."""
         box = self.labels, self.program.sample_C, self.own_upper
         violation = self.loops.violations(self.beta, self.residual, box)
-        enough = self.rounds.inner * float(violation.max())
+        enough = self.rounds.violation_fraction * float(violation.max())
         if self.whole:
             return self._move(slice(None), enough, self.n_newton)
         free: Mask = np.any(free_coefficients(self.program, self.beta), axis=1)
@@ -325,7 +318,7 @@ class MultiOutput(WorkingSet[Solution]):
             if newton and self.newton.step(K, program, beta, slopes, self.shift) <= 0.0:
                 break
             left = self.limit - self.n_iter - taken
-            most = min(self.rounds.steps * len(beta), left)
+            most = min(self.rounds.steps_per_sample * len(beta), left)
             steps = self.loops.maximise_in_rounds(
                 K, float(self.shift), box, beta, slopes, most, enough
             )
@@ -377,4 +370,4 @@ class MultiOutput(WorkingSet[Solution]):
         late[:room] = -1
         chosen = np.sort(ranked[np.argsort(late, kind="stable")[:q]])
         left = np.delete(violation, chosen)
-        return chosen, not np.any(left > self.rounds.inner * violation.max())
+        return chosen, not np.any(left > self.rounds.violation_fraction * violation.max())

@@ -29,15 +29,8 @@ from kernelmosaic.backend import backend_of
 from kernelmosaic.gram.factored import FactoredGram, NewtonPass
 from kernelmosaic.gram.linear_algebra import Cholesky
 from kernelmosaic.solvers.line_search import Trials, line_search
-from kernelmosaic.solvers.program import (
-    MET,
-    Program,
-    Solution,
-    SolverOptions,
-    Vector,
-    certify,
-    relative_gap,
-)
+from kernelmosaic.solvers.program import Program, Solution, Vector, certify, relative_gap
+from kernelmosaic.solvers.tuning import SUM_ROUNDING, SolverOptions
 
 
 class ProximalNewton:
@@ -165,7 +158,7 @@ class ProximalNewton:
         """Return the solution that w implies, its intercept being the best, so that β sums to the
         total."""
         p = self.softened
-        if abs(self._missing()) > MET * float(abs(self.beta).sum()):
+        if abs(self._missing()) > SUM_ROUNDING * float(abs(self.beta).sum()):
             intercept = p.best_intercept(self.values, self.intercept)
             beta = p.conjugate_argmax(p.target - self.values - intercept)
             return certify(self.program, beta, self.gram.products(beta), self.n_iter)

@@ -32,15 +32,15 @@ from kernelmosaic._typing import Array, Indices, Mask
 from kernelmosaic.backend import one_blas_thread
 from kernelmosaic.gram.linear_algebra import Cholesky, rounding
 from kernelmosaic.solvers.interior_point import (
-    SHORT,
     Bounds,
     centring,
     longest_step,
-    middle,
-    of_total,
+    move_to_total,
+    start_between_bounds,
 )
 from kernelmosaic.solvers.program import Matrix, Program, Vector, relative_gap
 from kernelmosaic.solvers.search import Search
+from kernelmosaic.solvers.tuning import FRACTION_TO_BOUNDARY
 
 #: A sum of coefficients that misses its total by more than this share of their sizes proves no gap.
 SUM_MET = 1e-9
@@ -315,11 +315,11 @@ class WeightPath(Search):
         at_rest = np.where(np.isfinite(lower), lower, 0.0)
         self.x = np.where(
             self.moves,
-            middle(kernels.mean_diagonal(self.theta), p, lower, upper, has_bound),
+            start_between_bounds(kernels.mean_diagonal(self.theta), p, lower, upper, has_bound),
             at_rest,
         )
         if p.total is not None:
-            self.x = of_total(p.total, self.x, self.sign, lower, upper)
+            self.x = move_to_total(p.total, self.x, self.sign, lower, upper)
         self._read_products()
 
         # 2. Multipliers of the bounds that match the slopes, and keep all products of one size.
@@ -417,7 +417,7 @@ class WeightPath(Search):
         steepest = max(
             float(np.abs(p.target).max(initial=0.0)), p.epsilon, float(np.abs(values).max()), 1e-300
         )
-        is_near = bounds.has & (bounds.room / largest < bounds.force / steepest)
+        is_near = bounds.exist & (bounds.distances / largest < bounds.multipliers / steepest)
         at_lower, at_upper = is_near[0] | ~self.moves, is_near[1]
         if p.epsilon:
             is_zero = at_lower.all(axis=0)
@@ -458,7 +458,7 @@ class WeightPath(Search):
         turned = self.kernels.products(predictor.beta)[learned]
         missing = missing - 0.5 * turned @ predictor.beta
         bend = predictor.theta @ turned
-        right = bounds.aimed(aim, predictor.x, predictor.force)
+        right = bounds.complementarity(aim, predictor.x, predictor.force)
         weight_right = aim - weight_products - predictor.theta * predictor.slack
         return self._move(self._direction(right, weight_right, missing, bend))
 
@@ -500,7 +500,7 @@ class WeightPath(Search):
             What the slopes change by in second order.
         """
         p, V, w = self.program, self.products[self.learned], self.factors
-        pull = self.bounds.pull(right) - self._slope() - self.sign * bend
+        pull = self.bounds.right_side(right) - self._slope() - self.sign * bend
         free = (self.sign * pull * self.inverse_stiffness).sum(axis=0)
         # dθ = k + w ∘ (V dβ − dγ), from the products of weights and slacks.
         k = weight_right / self.slack - w * missing
@@ -537,14 +537,14 @@ class WeightPath(Search):
         return min(self.bounds.longest_step(d.x, d.force), of_weights)
 
     def _move(self, d: _Direction) -> bool:
-        size = min(SHORT * self._longest_step(d), 1.0)
+        size = min(FRACTION_TO_BOUNDARY * self._longest_step(d), 1.0)
         if not np.isfinite(size) or size <= SHORTEST or not np.isfinite(d.x).all():
             return False
         bounds = self.bounds
         self.x = self.x + size * d.x
         # Distances are kept by themselves: far from zero, x would round them away.
-        bounds.room = np.where(bounds.has, bounds.room + size * bounds.side * d.x, 1.0)
-        bounds.force = bounds.force + size * d.force
+        bounds.distances = np.where(bounds.exist, bounds.distances + size * bounds.side * d.x, 1.0)
+        bounds.multipliers = bounds.multipliers + size * d.force
         self.intercept += size * d.intercept
         self.gamma += size * d.gamma
         self.theta[self.learned] += size * d.theta
