@@ -61,10 +61,10 @@ class _Descent(SearchWithSuccessor):
         """Lower the value once, or solve the machine more exactly; False if neither is possible."""
         if (self.is_short_of_steps or self.is_slower_than_path) and self.hand_over():
             return True
-        before = self.best
+        best_before = self.best
         if not self._descend() or self.has_ended():
             return False
-        if self.best is not before:
+        if self.best is not best_before:
             return True
         if not self.tighten_machine_tol():
             return False
