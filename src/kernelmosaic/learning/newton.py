@@ -23,6 +23,9 @@ from kernelmosaic.learning.problem import (
 from kernelmosaic.learning.tuning import (
     COLD_MACHINE_TOL,
     COMPUTED_KERNEL_MACHINE_TOL,
+    CORNER_FRACTION,
+    NEARLY_PROVED,
+    SQUARED_GAP_FRACTION,
     STORED_KERNEL_MACHINE_TOL,
     WARM_MACHINE_TOL,
 )
@@ -259,7 +262,7 @@ class NewtonSearch(SearchWithSuccessor):
         fraction = COMPUTED_KERNEL_MACHINE_TOL
         if self.problem.stack.stores_combined:
             fraction = STORED_KERNEL_MACHINE_TOL
-        needed = max(0.1 * gap**2, fraction * self.tol, options.least_machine_tol)
+        needed = max(SQUARED_GAP_FRACTION * gap**2, fraction * self.tol, options.least_machine_tol)
         self.machine_tol = min(self.machine_tol, needed)
 
     def _recover(self) -> bool:
@@ -279,9 +282,7 @@ class NewtonSearch(SearchWithSuccessor):
         if corner is None and machine_is_exact:
             return False
         if corner is not None:
-            # The lowest point of the planes jumps from corner to corner. Halfway to it is nearer to
-            # the lowest point of the value.
-            theta = theta + 0.5 * (corner - theta)
+            theta = theta + CORNER_FRACTION * (corner - theta)
         trial = self._evaluate(self.best, theta)
         if trial is None:
             return False
@@ -310,7 +311,7 @@ class NewtonSearch(SearchWithSuccessor):
         # The gradients of all kernels are computed where those of the watched kernels nearly prove
         # the gap.
         watched_gap = relative_gap(min(trial.upper, start.upper), problem.lower_bound(trial))
-        if watched_gap <= 2 * self.tol:
+        if watched_gap <= NEARLY_PROVED * self.tol:
             trial = problem.with_all_gradients(trial)
         self._record(trial)
         return trial

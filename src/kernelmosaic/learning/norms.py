@@ -15,6 +15,7 @@ from kernelmosaic.backend import default_budget, format_bytes
 from kernelmosaic.gram.stack import GramStack
 from kernelmosaic.learning.tuning import (
     DAMPING,
+    LEAST_GAIN,
     LEAST_STEP_WEIGHT,
     LEAST_TRUSTED,
     MAX_EXCHANGES,
@@ -332,7 +333,7 @@ def simplex_minimiser(
         # 3. The x that gains most enters the free set, unless rounding alone makes it gain.
         x[free] += step
         gains = np.where(is_free, 0.0, b - A @ x - multiplier)
-        if not gains.max() > 1e-12 * (abs(multiplier) + np.abs(b).max()):
+        if not gains.max() > LEAST_GAIN * (abs(multiplier) + np.abs(b).max()):
             return x
         is_free[gains.argmax()] = True
     return None

@@ -24,7 +24,12 @@ from kernelmosaic.gram.stack import GramStack
 from kernelmosaic.learning.certificate import COLD, CombinedKernel, Iteration, Learned, Start
 from kernelmosaic.learning.norms import WeightNorm, Weights
 from kernelmosaic.learning.tuning import (
+    CURVED_TOL,
     FAILED_SOLVES_ALLOWED,
+    HIDDEN_RISE,
+    LEAST_CURVED_WEIGHT,
+    LEAST_SECANT,
+    LEAST_SECANT_GRADIENT,
     MAX_STALLS,
     MAX_STEP_BUDGETS,
     LearnerTuning,
@@ -632,7 +637,7 @@ class SmoothProblem(MachineProblem):
         V[evaluation.support] = evaluation.products[kernels].T
         loss = self.machine.program.at(evaluation.solution.point)
         K = self.combine(evaluation.theta)
-        solved, _ = solve_curved(K.products, loss.times, loss.times(V), tol=1e-4)
+        solved, _ = solve_curved(K.products, loss.times, loss.times(V), tol=CURVED_TOL)
         H = V.T @ solved
         # An infinite loss has no curvature.
         if not np.isfinite(H).all():
@@ -674,7 +679,7 @@ class MulticlassProblem(MachineProblem):
     def _secant_curvature(self, evaluation: Evaluation) -> Array:
         """Return the update of the last curvature by Broyden, Fletcher, Goldfarb and Shanno."""
         if self._secant is None:
-            q = np.maximum(evaluation.q, 1e-12 * evaluation.q.max(initial=0.0))
+            q = np.maximum(evaluation.q, LEAST_SECANT_GRADIENT * evaluation.q.max(initial=0.0))
             return np.diag(steepest_curvature(evaluation.theta, q))
         last, H = self._secant
         s = evaluation.theta - last.theta
@@ -682,7 +687,7 @@ class MulticlassProblem(MachineProblem):
         Hs = H @ s
         sy = float(s @ y)
         # A secant of hardly any curvature is rounding.
-        least_sy = 1e-8 * float(np.linalg.norm(s) * np.linalg.norm(y))
+        least_sy = LEAST_SECANT * float(np.linalg.norm(s) * np.linalg.norm(y))
         if sy <= least_sy or float(s @ Hs) <= 0:
             return H
         return np.asarray(H - np.outer(Hs, Hs) / float(s @ Hs) + np.outer(y, y) / sy)
@@ -693,7 +698,7 @@ def steepest_curvature(theta: Weights, q: Weights) -> Weights:
 
     As one weight alone changes, its q falls at most like θ_m⁻².
     """
-    return np.asarray(2.0 * q / np.maximum(theta, 1e-3 / len(theta)))
+    return np.asarray(2.0 * q / np.maximum(theta, LEAST_CURVED_WEIGHT / len(theta)))
 
 
 def joint_curvature(
@@ -872,7 +877,7 @@ class BoundTracker(Search):
         # Rounding may hide that the step lowers the value, but not that it raises the lower bound.
         rise = problem.value(self.tightest) - value
         closes_gap = self.gap < options.progress_factor * gap_before
-        if closes_gap and rise <= (start.solution.gap + 1e-12) * abs(value):
+        if closes_gap and rise <= (start.solution.gap + HIDDEN_RISE) * abs(value):
             return self.tightest
         return None
 

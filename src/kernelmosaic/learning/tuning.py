@@ -1,7 +1,7 @@
-"""Tuning values of the learners.
+"""Tuning values of the learners: what each is a number of, and the reason behind it.
 
-Every value has its unit and the reason behind it. A value that names no reason was chosen by hand.
-Fractions and tolerances are relative.
+No benchmark varies them one by one. Values "chosen by hand" have no better reason than that fits
+succeed with them. Numbers of steps and of samples state what they compare.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ SAME_WEIGHTS = 1e-12
 #: interior points. Chosen by hand.
 MAX_STALLS = 3
 
-#: Rows (gap, count): a solve that ends above its tolerance but within this gap counts as this
-#: fraction 1/count of the steps that one solve may take, so that a search gives up after about
+#: Rows (gap, count): a solve that ends above its tolerance but within this gap uses up at least the
+#: fraction 1/count of the steps that one solve may take, so that a search gives up after at most
 #: `count` of them. Solvers of kernels that are not stored matrices count other steps than steps of
-#: pairs, so the steps alone say too little. Solves that end far above the gap are less likely to
-#: succeed later. Chosen by hand.
+#: pairs, so the steps alone say too little. Solves that end far above their tolerance are less
+#: likely to succeed later. Chosen by hand.
 FAILED_SOLVES_ALLOWED = ((1e-3, 48), (0.1, 16), (np.inf, 4))
 
 #: How often all solves of a search together may take the steps that one solve may take. Chosen by
@@ -43,7 +43,8 @@ ZERO_WEIGHT = 1e-12
 #: Fraction of the mean diagonal that is added to a curvature, so that equal kernels leave it
 #: regular. Chosen by hand, well above rounding and well below what changes a step.
 DAMPING = 1e-8
-#: Smallest weight from which a step of a power norm is computed: steps are relative to the weights.
+#: Smallest weight for which a step of a power norm is computed: steps are relative to the weights,
+#: and a smaller one would leave the range of the arithmetic. Chosen by hand.
 LEAST_STEP_WEIGHT = 1e-12
 #: Fraction of a weight that a step of a power norm may take off at most: the weight is zero only in
 #: the limit. Chosen by hand.
@@ -59,10 +60,39 @@ LEAST_TRUSTED = 1e-2
 #: Most changes of the free set of the active-set method for the quadratic model; the solver of
 #: machines takes over then. Chosen by hand.
 MAX_EXCHANGES = 100
-#: Relative gap of the quadratic model where the solver of machines minimises it.
+#: Smallest gain of a variable that enters the free set, relative to the numbers that it is the
+#: difference of: smaller ones are rounding.
+LEAST_GAIN = 1e-12
+#: Relative gap of the quadratic model where the solver of machines minimises it. Chosen by hand.
 MODEL_TOL = 1e-10
-#: Most steps of pairs of that solver.
+#: Most steps of pairs of that solver. Chosen by hand.
 MAX_MODEL_STEPS = 100_000
+
+# Newton steps: curvatures from few data -----------------------------------------------------------
+
+#: Relative tolerance of the linear systems behind the curvature of a smooth loss: the curvature
+#: only chooses a direction. Chosen by hand.
+CURVED_TOL = 1e-4
+#: Smallest curvature of a secant, as a fraction of the product of the lengths of its step and its
+#: change of the gradient: a smaller one is rounding. Chosen by hand.
+LEAST_SECANT = 1e-8
+#: Smallest q of which a curvature is made, as a fraction of the largest. Chosen by hand.
+LEAST_SECANT_GRADIENT = 1e-12
+#: Smallest weight of which a curvature is made, as a fraction of equal weights. Chosen by hand.
+LEAST_CURVED_WEIGHT = 1e-3
+
+# Newton steps: where they go on
+# --------------------------------------------------------------------
+
+#: Relative rise of the value that rounding explains, beside the machine's own gap, where a step is
+#: taken because it raises the lower bound.
+HIDDEN_RISE = 1e-12
+#: The gradients of all kernels are computed where those of some prove a gap of this many times tol.
+#: Chosen by hand.
+NEARLY_PROVED = 2.0
+#: How far a search goes towards the θ where the maximum of the planes is least: that θ jumps from
+#: corner to corner, and half of the way is nearer to the lowest point of the value. Chosen by hand.
+CORNER_FRACTION = 0.5
 
 # Newton steps: machine tolerances as fractions of tol ---------------------------------------------
 
@@ -76,6 +106,9 @@ STORED_KERNEL_MACHINE_TOL = 1e-2
 #: The least of later solves where the combined kernel is computed when it is needed: there the last
 #: digits of a solve cost more than another step. Chosen by hand.
 COMPUTED_KERNEL_MACHINE_TOL = 0.1
+#: Of later solves, as a fraction of the square of the gap: an error δ in the machine's value is one
+#: of √δ in β and in the gradient. Chosen by hand.
+SQUARED_GAP_FRACTION = 0.1
 
 # Interior points over weights and machine ---------------------------------------------------------
 
