@@ -81,7 +81,7 @@ LEAST_SECANT_GRADIENT = 1e-12
 #: Smallest weight of which a curvature is made, as a fraction of equal weights. Chosen by hand.
 LEAST_CURVED_WEIGHT = 1e-3
 
-# Newton steps: where they go on ---------------------------------------------------------------------
+# Newton steps: where they go on -------------------------------------------------------------------
 
 #: Relative rise of the value that rounding explains, beside the machine's own gap, where a step is
 #: taken because it raises the lower bound.
