@@ -379,8 +379,7 @@ class Fit:
         single = [machine.has_one_output for machine in self.machines]
         each = zip(self.learned, single, strict=True)
         slopes = [
-            one.slopes if own and np.shape(one.slopes) == one.weights.shape else None
-            for one, own in each
+            one.q if own and np.shape(one.q) == one.weights.shape else None for one, own in each
         ]
         return Lead(self.weights, slopes, single, self.task.classes)
 
@@ -538,7 +537,7 @@ def learn(
     own = [COLD] * len(machines) if starts is None or len(starts) != len(machines) else list(starts)
     with data.threads():
         learned = method.learn(task, data, machines, learner, own)
-    is_led = any(start.similar_slopes is not None for start in own)
+    is_led = any(start.similar_q is not None for start in own)
     return Fit(recipe, task, method, data, machines, learner, learned, is_led)
 
 
@@ -588,7 +587,7 @@ def _led(before: Sequence[Start] | None, found: Sequence[Fit], like: Sequence[Le
     for c, (slopes, single) in enumerate(zip(like[-1].slopes, like[-1].single, strict=True)):
         start = COLD if before is None else before[c]
         weights = np.atleast_2d(guess)[c] if single else guess
-        led.append(replace(start.with_weights(weights), similar_slopes=slopes))
+        led.append(replace(start.with_weights(weights), similar_q=slopes))
     return led
 
 

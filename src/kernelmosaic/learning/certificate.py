@@ -74,9 +74,9 @@ class Start:
         The machine within whose bounds the coefficients are; None for those of any machine.
     kernel : CombinedKernel or None
         Where the learner combines kernels; None for one of its own.
-    values, slopes : ndarray of shape (n,) and (P,), or None
-        Kβ at these weights, and ½ βᵀK_mβ; None where they are unknown.
-    similar_slopes : ndarray of shape (P,) or None
+    values, q : ndarray of shape (n,) and (P,), or None
+        Kβ at these weights, and ½ βᵀK_mβ, the negative gradient of J in η; None where unknown.
+    similar_q : ndarray of shape (P,) or None
         ½ βᵀK_mβ of a fit to similar samples, by which kernels are deferred to a certificate that
         all fits share; None defers no kernel.
     """
@@ -86,8 +86,8 @@ class Start:
     machine: Any = None
     kernel: CombinedKernel | None = None
     values: Array | None = None
-    slopes: Array | None = None
-    similar_slopes: Array | None = None
+    q: Array | None = None
+    similar_q: Array | None = None
 
     def with_weights(self, weights: Array) -> Start:
         """Return the start at other weights, without the products that depend on the old ones.
@@ -111,7 +111,7 @@ class Start:
 
         They do not hold for other kernels, nor for the same kernels in another precision.
         """
-        return replace(self, values=None, slopes=None)
+        return replace(self, values=None, q=None)
 
     def for_machine(self, machine: Any) -> Start:
         """Return the start for a machine, within whose bounds the coefficients are.
@@ -181,7 +181,7 @@ class Learned:
         A lower bound on the optimum, where no β alone proves one.
     start : Start
         Where the learner of a similar problem may start.
-    slopes : ndarray of shape (P,) or None
+    q : ndarray of shape (P,) or None
         ½ βᵀK_mβ, where the learner has computed all of them.
     ended_by : str or None
         Name of the method that the learner handed over to and that found the result; None for the
@@ -204,7 +204,7 @@ class Learned:
     history: list[Iteration] = field(default_factory=list)
     lower: float | None = None
     start: Start = COLD
-    slopes: Array | None = None
+    q: Array | None = None
     ended_by: str | None = None
     hindrance: str | None = None
     unrounded_gap: float | None = None
@@ -250,7 +250,7 @@ class Learned:
             objective=objective,
             gap=certificate.gap,
             history=[*self.history[:-1], Iteration(objective, certificate.gap)],
-            slopes=certificate.slopes,
+            q=certificate.q,
             unrounded_gap=unrounded_gap,
             is_final=True,
         )
@@ -299,7 +299,7 @@ class Certificate:
         The largest possible relative gap between both; infinite where they prove nothing.
     weights, solution : ndarray, Solution or RidgeSolution
         What is certified, with Kβ recomputed from the entries.
-    slopes : ndarray or None
+    q : ndarray or None
         ½ βᵀK_mβ, output by output; None where the solution has them.
     lower_without_rounding : float or None
         The lower bound with nothing taken off for rounding; None where that is unknown.
@@ -311,7 +311,7 @@ class Certificate:
     gap: float
     weights: Array
     solution: Any
-    slopes: Array | None = None
+    q: Array | None = None
     lower_without_rounding: float | None = None
 
 
@@ -389,7 +389,7 @@ class KernelWeights(CertifiedProblem):
             certified_gap(objective, upper, lower),
             weights,
             replace(solution, values=forms.values),
-            slopes=forms.q,
+            q=forms.q,
             lower_without_rounding=self.lower_bound_without_rounding(weights, solution, forms),
         )
 

@@ -131,8 +131,8 @@ class Learner(ABC):
         learned = self._learn(stack, machine, start.for_machine(machine))
         solution = learned.solution
         next_start = Start(learned.weights, solution.beta, machine)
-        if learned.slopes is not None:
-            next_start = replace(next_start, values=solution.values, slopes=learned.slopes)
+        if learned.q is not None:
+            next_start = replace(next_start, values=solution.values, q=learned.q)
         return replace(learned, start=next_start)
 
     @abstractmethod
@@ -426,9 +426,9 @@ class WeightProblem(Problem):
 
     def learned(self, best: Evaluation, gap: float, history: list[Iteration]) -> Learned:
         """Return the result of a learner whose best evaluation has this gap."""
-        slopes = None
+        q = None
         if best.is_complete and self.machine.has_one_output:
-            slopes = best.q / self.scale
+            q = best.q / self.scale
         return Learned(
             best.theta * self.scale,
             best.solution,
@@ -436,7 +436,7 @@ class WeightProblem(Problem):
             gap,
             self.n_solves,
             history,
-            slopes=slopes,
+            q=q,
         )
 
     def evaluate_start(self, start: Start) -> Evaluation | None:
@@ -466,8 +466,8 @@ class MachineProblem(WeightProblem):
 
         # At the optimum over weights of sum one, only kernels of the largest q have a weight.
         self.deferred = np.zeros(stack.n_kernels, dtype=bool)
-        if start.similar_slopes is not None and self.norm.sums_to_one:
-            similar_q = start.similar_slopes * self.scale
+        if start.similar_q is not None and self.norm.sums_to_one:
+            similar_q = start.similar_q * self.scale
             self.deferred = similar_q < options.entering_fraction * similar_q.max()
 
     def combine(self, theta: Weights) -> Any:
@@ -492,12 +492,12 @@ class MachineProblem(WeightProblem):
         # Weights of another set, as with other penalties, are moved into this one: the products
         # that the start has do not hold for the moved weights, and `with_weights` drops them.
         start = start.with_weights(theta * self.scale)
-        if start.slopes is None:
+        if start.q is None:
             return None
         is_needed = ~self.deferred | (theta > 0)
-        if np.isnan(start.slopes[is_needed]).any():
+        if np.isnan(start.q[is_needed]).any():
             return None
-        q = start.slopes * self.scale
+        q = start.q * self.scale
         solution = certify(self.machine.program, start.beta, start.values, 0)
         upper = self._primal_value(theta, q, solution)
         return Evaluation(theta, solution, upper, q, deferred=self.deferred)
