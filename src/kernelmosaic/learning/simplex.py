@@ -112,7 +112,7 @@ class _Descent(SearchWithSuccessor):
         theta = self.best.theta
         q = self.best.q
         largest = int(np.argmax(theta))
-        direction = q - q[largest]
+        direction: Weights = q - q[largest]
         direction[(theta <= 0) & (direction < 0)] = 0.0
         direction[largest] = 0.0
         direction[largest] = -direction.sum()
