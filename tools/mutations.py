@@ -901,8 +901,8 @@ MUTATIONS = (
     _m(
         "scores-of-training-printed",
         "outputs left out by weights that had seen the sample",
-        "ridge/estimator.py",
-        "self._unseen_residuals[search.judged] = search.unseen * targets.unit",
+        "ridge/method.py",
+        "unseen_residuals[search.judged] = search.unseen * targets.unit",
         "pass",
         "ridge/test_cross_fitting.py",
     ),
