@@ -48,9 +48,9 @@ from kernelmosaic.estimators.inputs import (
 from kernelmosaic.gram.missing import GATED, RULES
 from kernelmosaic.kernels.base import Kernel
 from kernelmosaic.kernels.views import Entry, PerColumn, default_kernels, read_kernels
-from kernelmosaic.learning.certificate import AIM
 from kernelmosaic.learning.factory import Parameters
 from kernelmosaic.learning.norms import numbers
+from kernelmosaic.learning.tuning import AIM
 from kernelmosaic.stacking import by_view
 
 #: The default of `rank` in all estimators that have it.
