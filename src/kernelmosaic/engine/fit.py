@@ -450,8 +450,8 @@ class Fit:
         single = [machine.has_one_output for machine in self.machines]
         slopes = []
         for learned, has_one_output in zip(self.learned, single, strict=True):
-            is_known = has_one_output and np.shape(learned.slopes) == learned.weights.shape
-            slopes.append(learned.slopes if is_known else None)
+            is_known = has_one_output and np.shape(learned.q) == learned.weights.shape
+            slopes.append(learned.q if is_known else None)
         return Lead(self.weights, slopes, single, self.task.classes)
 
     def eta(self) -> Array:
@@ -638,7 +638,7 @@ def learn(
         starts = [COLD] * len(machines)
     with data.threads():
         learned = method.learn(task, data, machines, learner, list(starts))
-    has_leads = any(start.like is not None for start in starts)
+    has_leads = any(start.similar_q is not None for start in starts)
     return Fit(recipe, task, method, data, machines, learner, learned, has_leads)
 
 
@@ -725,7 +725,7 @@ def _led_starts(
     for c, (slopes, has_one_output) in enumerate(zip(lead.slopes, lead.single, strict=True)):
         start = COLD if starts is None else starts[c]
         machine_weights = np.atleast_2d(weights)[c] if has_one_output else weights
-        led_starts.append(replace(start.at(machine_weights), like=slopes))
+        led_starts.append(replace(start.with_weights(machine_weights), similar_q=slopes))
     return led_starts
 
 
@@ -820,7 +820,7 @@ def _settled(rough: Fit, fit: Fit) -> Fit:
     if data is None:
         return fit
     learner = fit.method.learner(fit.task, data, fit.machines)
-    starts = [learned.start.elsewhere() for learned in rough.learned]
+    starts = [learned.start.without_products() for learned in rough.learned]
     with data.threads():
         learned = fit.method.learn(fit.task, data, fit.machines, learner, starts)
     (settled,) = certify(

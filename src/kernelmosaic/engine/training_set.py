@@ -836,7 +836,7 @@ class KernelStore:
             if start is COLD or given_start.weights is None:
                 joined.append(given_start)
             else:
-                joined.append(start.at(given_start.weights))
+                joined.append(start.with_weights(given_start.weights))
         return joined
 
     def keep(self, data: TrainingSet, fit: Any) -> None:
@@ -853,7 +853,7 @@ class KernelStore:
             keys = [key for key, stored in self._sets.items() if stored is data]
             self._sets.update(dict.fromkeys(keys, fit.data))
             self._starts[fit.data] = {
-                key: start.elsewhere() for key, start in self._starts.get(data, {}).items()
+                key: start.without_products() for key, start in self._starts.get(data, {}).items()
             }
         starts = self._starts.setdefault(fit.data, {})
         for c, (machine, learned) in enumerate(zip(fit.machines, fit.learned, strict=True)):
