@@ -7,6 +7,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -538,7 +539,10 @@ def _columns_of_table(text: str, columns: Sequence[str], excluded: Mapping[str, 
     if unmatched and any(matches):
         # Raises: a view that names some columns of the table is no file.
         layout.match_columns(unmatched, usable, f"--view {text}")
-    return list(dict.fromkeys(name for names in matches for name in names))
+    columns_of_view: dict[str, None] = {}
+    for names in matches:
+        columns_of_view |= dict.fromkeys(names)
+    return list(columns_of_view)
 
 
 def _compare_rows(
@@ -936,7 +940,9 @@ def _choose_views(
     notes: list[str] = []
     if request.gene_sets is not None:
         gene_set_specs, notes = _gene_sets(request.gene_sets, kinds, joined)
-        divided = {column for spec in gene_set_specs for column in spec.patterns}
+        divided: set[str] = set()
+        for spec in gene_set_specs:
+            divided.update(spec.patterns)
         view_files = {} if joined is None else joined.files
         other_specs = []
         for spec in specs:
@@ -1017,7 +1023,7 @@ def _gene_sets(
     _, path, kernel = parse_file_view(text)
     columns_of_gene = _columns_of_genes(text, kinds, joined)
     groups = read_gmt(existing_file(path, "a .gmt file"))
-    for gene in [gene for genes in groups.values() for gene in genes]:
+    for gene in chain.from_iterable(groups.values()):
         columns = columns_of_gene.get(gene, [])
         if len(columns) > 1:
             where = " and ".join(columns)
