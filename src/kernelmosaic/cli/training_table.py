@@ -341,9 +341,8 @@ def _make_kernels(
 ) -> list[Any]:
     """Return the kernels of the views, then those given as matrices.
 
-    Each is a tuple of name, kernel and columns.
-
-    Names that occur twice are refused, and row numbers outside the matrices.
+    Each is a tuple of name, kernel and columns. Repeated names are refused, and row numbers that
+    the matrices do not have.
     """
     given_kernels = layout.read_given_kernels(request.kernels, plan, len(raw))
     if given_kernels:
@@ -537,7 +536,7 @@ def _columns_of_table(text: str, columns: Sequence[str], excluded: Mapping[str, 
         pattern for pattern, names in zip(spec.patterns, matches, strict=True) if not names
     ]
     if unmatched and any(matches):
-        # Raises: a view that names some columns of the table is no file.
+        # This raises: a view that names some columns of the table is no file.
         layout.match_columns(unmatched, usable, f"--view {text}")
     columns_of_view: dict[str, None] = {}
     for names in matches:
@@ -588,7 +587,7 @@ def _columns_of_file(
     columns = []
     notes = []
     for column in view_table.columns.drop(on):
-        reason = _why_not(view_table[column], view_keys, excluded)
+        reason = _reason_to_leave_out(view_table[column], view_keys, excluded)
         if reason:
             notes.append(f"column {column!r} of {path} is left out: {reason}.")
         else:
@@ -596,7 +595,7 @@ def _columns_of_file(
     return columns, notes
 
 
-def _why_not(column: Any, view_keys: Sequence[str], excluded: Mapping[str, str]) -> str:
+def _reason_to_leave_out(column: Any, view_keys: Sequence[str], excluded: Mapping[str, str]) -> str:
     """Return why a column of a file is not learned from; empty if it is."""
     if column.name in excluded:
         return f"it has the name of {excluded[column.name]}"
@@ -1197,6 +1196,7 @@ _LARGEST_SPREAD = 1e-3
 _ROUNDING = 1e-9
 
 #: With fewer rows than this, a column is a multiple of the target plus a constant by coincidence.
+#: Chosen by hand, like the next two: two rows are always on a line, and few rows often in order.
 _LEAST_ROWS_ON_A_LINE = 5
 
 #: With fewer different values of the target than this, a column has its order by coincidence.
@@ -1290,10 +1290,8 @@ def _are_apart(values: AnyArray, classes: AnyArray) -> bool:
 def _may_have_order(values: AnyArray, target: AnyArray, rows: AnyArray) -> bool:
     """Return whether numbers have about the order of the target in some rows.
 
-    The reverse order counts, too.
-
-    A quick test before `_is_same_quantity`: True if the rows are too few to tell, False if the
-    values are no numbers.
+    The reverse order counts, too. This is a quick test before `_is_same_quantity`: it is True if
+    the rows are too few to tell, and False if the values are no numbers.
     """
     if values.dtype.kind != "f":
         return False
