@@ -333,9 +333,9 @@ class _FitReport:
         )
 
     def _gram_of_view(self, view: str, X: Any) -> Array:
-        """Return the sum of the Gram matrices of a view's kernels, each of norm one.
+        """Return the sum of the Gram matrices of a view's kernels, put on one scale.
 
-        The norm is that of the matrix whose columns are centred.
+        Each matrix is divided by the Frobenius norm that it has with centred columns.
         """
         K = np.zeros((len(X), len(X)))
         for (_, kernel, columns), name in zip(
