@@ -293,6 +293,7 @@ def split_names(text: str, columns: Collection[str]) -> list[str]:
 
 
 def _is_column(text: str, columns: Collection[str]) -> bool:
+    """Return whether a text is the name of a column, with or without the spaces around it."""
     return text in columns or text.strip() in columns
 
 

@@ -287,6 +287,7 @@ class _FitReport:
         )
 
         def loss(y: AnyArray, predicted: AnyArray, predicted_without: AnyArray) -> float:
+            """Return what the score of predictions loses without the view."""
             return score_of(task, y, predicted) - score_of(task, y, predicted_without)
 
         arrays = (self.y, predicted, predicted_without)
@@ -558,6 +559,7 @@ class _FitReport:
             return
 
         def draw() -> Any:
+            """Return the display of the last curve; all are drawn on the same axes."""
             import matplotlib.pyplot as plt
 
             _, ax = plt.subplots(figsize=(4.6, 4.2), layout="constrained")
@@ -600,6 +602,7 @@ class _FitReport:
         )
 
         def draw() -> Any:
+            """Return the calibration curve, on axes that its points fill."""
             display = CalibrationDisplay.from_predictions(
                 is_right,
                 largest,
