@@ -717,16 +717,16 @@ MUTATIONS = (
         "stand-in-of-another-sample",
         "stand-ins made of the wrong training samples",
         "gram/missing.py",
-        "(at[rows], having[columns])), shape=shape)",
-        "(at[rows], columns)), shape=shape)",
+        "places = rows[row_numbers], candidates[columns]",
+        "places = rows[row_numbers], columns",
         "estimators/test_missing_views.py",
     ),
     _m(
         "length-of-few-views",
         "factor of samples with few views not rooted",
         "gram/missing.py",
-        "own *= np.sqrt(own.shape[1] / own.sum(axis=1, keepdims=True))",
-        "own *= own.shape[1] / own.sum(axis=1, keepdims=True)",
+        "factors *= np.sqrt(factors.shape[1] / factors.sum(axis=1, keepdims=True))",
+        "factors *= factors.shape[1] / factors.sum(axis=1, keepdims=True)",
         "estimators/test_missing_views.py",
     ),
     # Low rank -------------------------------------------------------------------------------------
@@ -1019,8 +1019,8 @@ MUTATIONS = (
         "views-of-other-columns",
         "kernels on different columns read the same samples",
         "gram/kernel_set.py",
-        "found.append(numbers.setdefault((own, form, columns, rows), len(numbers)))",
-        "found.append(numbers.setdefault((own, form, rows), len(numbers)))",
+        "view_numbers.append(numbers.setdefault((kernel_number, form, columns, rows), len(numbers)))",
+        "view_numbers.append(numbers.setdefault((kernel_number, form, rows), len(numbers)))",
         "gram/test_kernel_set.py",
     ),
     _m(
@@ -1035,9 +1035,8 @@ MUTATIONS = (
         "hidden-kernels-are-zeros",
         "kernels that vary, but whose digits centring takes, taken for constant",
         "gram/normalizing.py",
-        'if self.scale_ == np.inf and not (is_constant(X) if kernel.input_kind == "numbers" else'
-        " np.ptp(K) == 0):",
-        "if False:",
+        "if not constant: raise_of_rounding() self.removed",
+        "self.removed",
         "gram/test_centring_noise.py",
     ),
     _m(

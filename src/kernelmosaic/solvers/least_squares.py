@@ -43,8 +43,9 @@ from scipy.special import expit, logsumexp, softmax
 
 from kernelmosaic._typing import Array, ArrayOrTensor, DType, Indices
 from kernelmosaic.backend import backend_of, row_strips
-from kernelmosaic.gram.factored import FactoredGram, as_input
+from kernelmosaic.gram.factored import FactoredGram
 from kernelmosaic.gram.feature_stack import FeatureStack
+from kernelmosaic.gram.gram import as_input
 from kernelmosaic.gram.linear_algebra import Cholesky
 from kernelmosaic.gram.stack import MatrixStack
 from kernelmosaic.kernels.numeric import RadialWidths
