@@ -932,7 +932,8 @@ def extend(model: Estimator, options: Sequence[str], n_rows: int, plan: Plan | N
             f"the model reads the kernel matrix {missing[0]!r}: give the similarities of the"
             f" {n_rows} new rows to its {n_known} training rows with --kernel {missing[0]}=FILE."
         )
-    # Predictions are made by fitted copies of the given kernels.
+    # Predictions are made by fitted copies of the given kernels; functions of localized models have
+    # several expansions.
     for expansion in (model.function_.expansion, *getattr(model.function_, "own", ())):
         for fitted in expansion.kernel_set.fitted:
             if isinstance(fitted.kernel, Precomputed):
