@@ -107,19 +107,20 @@ class ProximalNewton:
         self._soften(start)
 
     def _first_sigma(self, p: Program) -> float:
-        """Return the first σ, for which a full step changes most coefficients by part of their box.
+        """Return the first σ.
 
-        With σ a coefficient moves from bound to bound as its residual changes by σ times the width
-        of the box; the first σ is one for which that is half of the size of the targets.
+        With σ a coefficient moves from bound to bound while its residual changes by σ times the
+        width of its box. For the first σ that is half of the mean size of the targets, unless this
+        is very small beside the diagonal of the kernel.
         """
         width = p.upper - p.lower
         width = width[np.isfinite(width) & (width > 0)]
         n = p.n_samples
         places = np.linspace(0, n - 1, min(n, DIAGONAL_SAMPLES)).astype(np.intp)
         sample = self.gram.rows(np.unique(places))
-        mean_diagonal_sum = float(np.einsum("ij,ij->", sample, sample))
+        diagonal_sum = float(np.einsum("ij,ij->", sample, sample))
         sigma = 0.5 * float(np.abs(p.target).mean()) / max(float(width.mean()), 1e-300)
-        return max(sigma, LEAST_SIGMA * mean_diagonal_sum / len(sample))
+        return max(sigma, LEAST_SIGMA * diagonal_sum / len(sample))
 
     def solve(self, tol: float, max_iter: int = SolverOptions.newton_steps) -> Solution:
         """Take steps until the certified relative gap is at most `tol`; return the best solution.
@@ -242,30 +243,25 @@ class ProximalNewton:
         full_intercept = self.intercept + intercept_change
         newton_pass = self._newton_pass(direction, full_intercept)
 
-        def point(size: float, intercept: float) -> _Point:
+        def point(size: float, intercept: float | None = None) -> _Point:
             w = self.w + size * direction
             values = self.values + size * newton_pass.change
+            if intercept is None:
+                intercept = self.softened.best_intercept(values, self.intercept)
             return _Point(self._value(w, values, intercept), w, values)
-
-        def full_point(size: float) -> _Point:
-            return point(size, full_intercept)
-
-        def point_at_best_intercept(size: float) -> _Point:
-            values = self.values + size * newton_pass.change
-            return point(size, self.softened.best_intercept(values, self.intercept))
 
         # 3. The full step if it lowers the value enough, else a shorter one, whose intercept is the
         #    best. Steps are halved: the value is piecewise quadratic, and the minimum of a parabola
         #    through two points is too near to the start.
         current = _Point(self.value, self.w, self.values)
-        full = line_search(full_point, current, slope, Trials(1))
+        full = line_search(lambda size: point(size, full_intercept), current, slope, Trials(1))
         if full is not None:
             _, self.w, self.values = full[1]
             self.intercept = full_intercept
             self._set_state(newton_pass)
             return True
         trials = Trials(MOST_HALVINGS, least=0.5)
-        shorter = line_search(point_at_best_intercept, current, slope, trials)
+        shorter = line_search(point, current, slope, trials)
         if shorter is None:
             return False
         _, self.w, self.values = shorter[1]

@@ -158,3 +158,30 @@ PROXIMAL_GAP = 0.1
 FINAL_PROXIMAL_GAP = 1e-9
 #: Trials of a step that is too long, each half of the last one.
 MOST_HALVINGS = 12
+
+# The barrier for matrix inequalities (`conic`) ----------------------------------------------------
+
+#: Squared Newton decrement. Below it a point counts as the centre of its steepness.
+CENTRED_DECREMENT = 1e-2
+#: Squared Newton decrement. If steps end above it, rounding prevents centring: the method stops.
+UNCENTRED_DECREMENT = 1.0
+#: Factor by which the steepness grows from one centre to the next; chosen by hand.
+BARRIER_INCREASE = 3.0
+#: Newton steps of one centre, and of all. The second is about ten times what the hardest problems
+#: take that rounding does not prevent.
+MOST_CENTRING_STEPS = 100
+MOST_BARRIER_STEPS = 1000
+#: Trials of a step, each half of the last one.
+MOST_BARRIER_HALVINGS = 40
+#: Relative to the largest singular value. Flatter directions of the Newton system are rounding.
+HESSIAN_RANK = 1e-15
+
+# Machines with smooth losses (`smooth_newton`) ----------------------------------------------------
+
+#: Relative residual. Newton systems are solved to the root of the gap, so that convergence becomes
+#: quadratic, but at least to this.
+LARGEST_SMOOTH_RESIDUAL = 0.1
+#: Trials of the length of a Newton step; chosen by hand.
+SMOOTH_TRIALS = 30
+#: Steps of conjugate gradients for one Newton system; chosen by hand.
+CURVED_CG_STEPS = 500
