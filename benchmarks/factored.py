@@ -33,8 +33,9 @@ from kernelmosaic.gram.feature_stack import StoredFeatures
 from kernelmosaic.learning.hard_margin import HardMargin
 from kernelmosaic.machines.base import SVC, SVR, Huber, Machine, OneClass, Quantile
 from kernelmosaic.solvers import factored
-from kernelmosaic.solvers.program import DEFAULTS, Program, Solution, SolverOptions, assess
+from kernelmosaic.solvers.program import Program, Solution, assess
 from kernelmosaic.solvers.proximal_newton import ProximalNewton
+from kernelmosaic.solvers.tuning import DEFAULTS, SolverOptions
 from kernelmosaic.solvers.working_set import FreeThenViolating, SingleOutput
 
 SAMPLES = (150, 300, 1000, 3000, 8000, 20_000)
@@ -227,7 +228,7 @@ def measure(
         # new weights.
         gram = StoredFeatures(parts).combine(np.array(weights))
         gram = gram if added is None else gram.add_diagonal(np.full(n, added))
-        return gram.block(np.arange(n)) if n <= DEFAULTS.few else gram
+        return gram.block(np.arange(n)) if n <= DEFAULTS.few_samples else gram
 
     start = machine.solve(kernel((0.4, 0.35, 0.25)), None, tol).beta if warm else None
     return compared(lambda: machine.solve(kernel((0.5, 0.3, 0.2)), start, tol))

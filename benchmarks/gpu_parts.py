@@ -21,7 +21,7 @@ from kernelmosaic.kernels import Gaussian, Linear, Polynomial
 from kernelmosaic.kernels.views import lay_specs, read_kernels
 from kernelmosaic.machines.base import SVC
 from kernelmosaic.solvers import working_set
-from kernelmosaic.solvers.program import RoundOptions, SolverOptions
+from kernelmosaic.solvers.tuning import RoundOptions, SolverOptions
 from kernelmosaic.solvers.working_set import solve_working_set
 
 N_KERNELS = 10

@@ -56,7 +56,7 @@ from kernelmosaic.learning.norms import SumNorm
 from kernelmosaic.learning.problem import LearnerOptions
 from kernelmosaic.localized.method import GateInputs
 from kernelmosaic.machines.base import SVC, Machine
-from kernelmosaic.solvers.program import RoundOptions, SolverOptions
+from kernelmosaic.solvers.tuning import RoundOptions, SolverOptions
 
 RNG = np.random.RandomState(0)
 X = RNG.standard_normal((70, 4))
@@ -268,7 +268,9 @@ def assert_same(found, expected, case, given=NEW, samples=NEW):
 def few_at_a_time(monkeypatch):
     """Many rounds of several classes even for the few samples here."""
     monkeypatch.setattr(
-        Machine, "options", SolverOptions(class_rounds=RoundOptions(largest=30, steps=5))
+        Machine,
+        "options",
+        SolverOptions(class_rounds=RoundOptions(max_size=30, steps_per_sample=5)),
     )
 
 

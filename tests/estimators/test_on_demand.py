@@ -24,7 +24,7 @@ from kernelmosaic.gram.stack import make_stack
 from kernelmosaic.kernels import Gaussian, Linear
 from kernelmosaic.kernels.views import lay_specs, read_kernels
 from kernelmosaic.machines import base as machines
-from kernelmosaic.solvers.program import DEFAULTS, SolverOptions
+from kernelmosaic.solvers.tuning import DEFAULTS, SolverOptions
 from kernelmosaic.solvers.working_set import FreeThenViolating, SingleOutput
 
 N = 180
@@ -97,7 +97,7 @@ def test_free_samples_that_no_working_set_has_room_for_move_together():
     program, rounds = machines.SVC(np.where(TWO == "yes", 1.0, -1.0), 10.0).program, []
     for options in (
         DEFAULTS,
-        SolverOptions(free_rounds=replace(DEFAULTS.free_rounds, newton_free=0)),
+        SolverOptions(free_rounds=replace(DEFAULTS.free_rounds, max_newton_samples=0)),
     ):
         policy = FreeThenViolating(gram, options)
         state = SingleOutput(gram, program, np.zeros(N), policy)

@@ -18,7 +18,7 @@ from kernelmosaic.kernels import Gaussian, Laplacian, Linear, Polynomial, Precom
 from kernelmosaic.kernels.views import lay_specs, read_kernels
 from kernelmosaic.machines.base import SVC
 from kernelmosaic.solvers.factored import solve_factored
-from kernelmosaic.solvers.program import SolverOptions
+from kernelmosaic.solvers.tuning import SolverOptions
 
 RNG = np.random.RandomState(0)
 X = RNG.standard_normal((60, 5)) + np.array([2.0, 0.0, 0.0, -1.0, 0.0])
@@ -440,7 +440,7 @@ def test_double_precision_is_that_of_one_kernel_not_of_its_stack():
         np.testing.assert_array_equal(other.normal_matrix(theta), before)
     # Nor do solves that need it leave it behind.
     y = np.where(Z[:, 0] + 0.1 * Z[:, 1] ** 2 > 0, 1.0, -1.0)
-    solve_factored(gram, SVC(y, C=1e4).program, tol=1e-14, options=SolverOptions(few=0))
+    solve_factored(gram, SVC(y, C=1e4).program, tol=1e-14, options=SolverOptions(few_samples=0))
     np.testing.assert_array_equal(gram.stack.combine(np.ones(1)).normal_matrix(theta), before)
 
 

@@ -17,8 +17,9 @@ from kernelmosaic.machines.base import CrammerSinger, PairwiseSlack
 from kernelmosaic.solvers._numba_multiclass import solve_sample
 from kernelmosaic.solvers.interior_point import solve_interior
 from kernelmosaic.solvers.multiclass import ClassMatrices, solve_multiclass
-from kernelmosaic.solvers.program import Program, SolverOptions
+from kernelmosaic.solvers.program import Program
 from kernelmosaic.solvers.smo import solve_smo
+from kernelmosaic.solvers.tuning import SolverOptions
 
 MACHINES = [CrammerSinger, PairwiseSlack]
 

@@ -14,7 +14,8 @@ from kernelmosaic.gram.stack import StackClasses, StoredStack
 from kernelmosaic.machines.base import CrammerSinger, PairwiseSlack
 from kernelmosaic.solvers.interior_point import solve_interior
 from kernelmosaic.solvers.multiclass import ClassMatrices, solve_multiclass
-from kernelmosaic.solvers.program import MulticlassProgram, RoundOptions, SolverOptions
+from kernelmosaic.solvers.program import MulticlassProgram
+from kernelmosaic.solvers.tuning import RoundOptions, SolverOptions
 
 pytest.importorskip("clarabel")
 from tests.reference.joint import solve_joint_conic
@@ -120,7 +121,7 @@ def test_kernels_in_other_forms(machine):
     Z = np.column_stack([X, np.cos(X @ np.random.default_rng(0).normal(size=(3, 9)))])
     program = machine(y, 0.5, constants=True).program
     expected = solve_multiclass(Z @ Z.T, program, tol=1e-7)
-    rounds = SolverOptions(class_rounds=RoundOptions(size=30, steps=5), small=0)
+    rounds = SolverOptions(class_rounds=RoundOptions(size=30, steps_per_sample=5), small=0)
     # Each form with interior points and, of the other machine, with steps alone.
     limits = (None, 10**7) if machine is CrammerSinger else (10**7, None)
     for gram, limit in zip(

@@ -22,9 +22,10 @@ from kernelmosaic.solvers.factored import (
     solve_stored,
 )
 from kernelmosaic.solvers.interior_point import CentralPath
-from kernelmosaic.solvers.program import DEFAULTS, Program, SolverOptions, assess
+from kernelmosaic.solvers.program import Program, assess
 from kernelmosaic.solvers.proximal_newton import ProximalNewton
 from kernelmosaic.solvers.smo import solve_smo
+from kernelmosaic.solvers.tuning import DEFAULTS, SolverOptions
 from kernelmosaic.solvers.working_set import SingleOutput
 
 RNG = np.random.RandomState(0)

@@ -24,8 +24,9 @@ from kernelmosaic.gram.feature_stack import StoredFeatures
 from kernelmosaic.machines.base import SVC, SVR, OneClass
 from kernelmosaic.solvers.factored import FactoredRounds, solve_factored
 from kernelmosaic.solvers.interior_point import CentralPath
-from kernelmosaic.solvers.program import DEFAULTS, Program
+from kernelmosaic.solvers.program import Program
 from kernelmosaic.solvers.smo import solve_smo
+from kernelmosaic.solvers.tuning import DEFAULTS
 from kernelmosaic.solvers.working_set import SingleOutput
 
 often = settings(max_examples=60, derandomize=True, deadline=None)

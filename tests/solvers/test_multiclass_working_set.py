@@ -11,7 +11,7 @@ from kernelmosaic.gram.stack import StackClasses, StoredStack
 from kernelmosaic.machines.base import CrammerSinger, PairwiseSlack
 from kernelmosaic.solvers.multiclass import MultiOutput, solve_multiclass
 from kernelmosaic.solvers.multiclass_newton import multiclass_curvature
-from kernelmosaic.solvers.program import RoundOptions, SolverOptions
+from kernelmosaic.solvers.tuning import RoundOptions, SolverOptions
 
 MACHINES = [CrammerSinger, PairwiseSlack]
 N, K, P, WIDTH = 150, 4, 3, 12
@@ -31,7 +31,7 @@ def make_problem(seed=0, n=N, width=WIDTH):
 
 def rounds_of(size):
     """Working sets of this size; no problem is small enough for interior points."""
-    return SolverOptions(class_rounds=RoundOptions(size=size, steps=5), small=0)
+    return SolverOptions(class_rounds=RoundOptions(size=size, steps_per_sample=5), small=0)
 
 
 def combined(features, weights):

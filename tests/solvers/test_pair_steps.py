@@ -12,8 +12,9 @@ from kernelmosaic.learning.norms import SumNorm
 from kernelmosaic.learning.problem import LearnerOptions, MachineProblem
 from kernelmosaic.machines.base import SVC
 from kernelmosaic.solvers import smo
-from kernelmosaic.solvers.program import Program, SolverOptions
+from kernelmosaic.solvers.program import Program
 from kernelmosaic.solvers.smo import maximise, solve_smo
+from kernelmosaic.solvers.tuning import SolverOptions
 
 
 def program(n, C, epsilon):

@@ -11,8 +11,8 @@ from kernelmosaic.gram.factored import DenseFactors
 from kernelmosaic.machines.base import SVC, SVR, Huber
 from kernelmosaic.solvers.factored import solve_factored
 from kernelmosaic.solvers.interior_point import CentralPath
-from kernelmosaic.solvers.program import SolverOptions
 from kernelmosaic.solvers.proximal_newton import ProximalNewton
+from kernelmosaic.solvers.tuning import SolverOptions
 
 rng = np.random.RandomState(0)
 N, D = 300, 15
@@ -119,7 +119,10 @@ def test_the_same_where_features_are_tensors(program):
     # From anywhere: a solver of features takes these steps there, too, and none through the inside.
     with recorded(CentralPath.__init__) as asked:
         again = solve_factored(
-            DenseFactors(torch.as_tensor(Z)), program, tol=1e-5, options=SolverOptions(few=0)
+            DenseFactors(torch.as_tensor(Z)),
+            program,
+            tol=1e-5,
+            options=SolverOptions(few_samples=0),
         )
     assert not asked
     assert again.gap <= 1e-5
@@ -130,7 +133,7 @@ def test_steps_go_on_where_working_sets_have_no_room():
     gram = DenseFactors(Z)
     assert gram.block_samples == 0
     with recorded(CentralPath.__init__) as asked:
-        found = solve_factored(gram, program, tol=1e-6, options=SolverOptions(few=0))
+        found = solve_factored(gram, program, tol=1e-6, options=SolverOptions(few_samples=0))
     assert not asked
     assert found.gap <= 1e-6
     lib = LibSVC(C=1.0, kernel="linear", tol=1e-8).fit(Z, LABELS)

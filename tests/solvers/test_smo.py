@@ -19,8 +19,9 @@ from kernelmosaic.solvers.free_newton import (
     block_form,
     newton_on_free,
 )
-from kernelmosaic.solvers.program import Program, SolverOptions
+from kernelmosaic.solvers.program import Program
 from kernelmosaic.solvers.smo import solve_smo
+from kernelmosaic.solvers.tuning import SolverOptions
 
 often = settings(max_examples=75, derandomize=True, deadline=None)
 sometimes = settings(max_examples=35, derandomize=True, deadline=None)
@@ -106,7 +107,7 @@ def test_warm_starts_end_at_the_same_optimum(case, seed, size):
 @given(case=cases())
 def test_compact_blocks_and_newton_steps_change_nothing_but_the_path(conic, case):
     options = SolverOptions(
-        compact_samples=2, compact_share=2.0, newton_after=0.5, flops_per_step=np.inf
+        min_compact_samples=2, compact_fraction=2.0, newton_after=0.5, flops_per_step=np.inf
     )
     solution = solve_smo(case.K, case.program, tol=1e-6, options=options)
     assert solution.gap <= 1e-6
@@ -300,7 +301,7 @@ def test_large_problems_are_solved_on_the_active_samples():
     assert sizes
     assert max(sizes) < n / 2
     with recorded(smo.SMOState.run_alone) as sizes:
-        whole = solve_smo(K, program, tol=1e-6, options=SolverOptions(compact_samples=n + 1))
+        whole = solve_smo(K, program, tol=1e-6, options=SolverOptions(min_compact_samples=n + 1))
     assert not sizes
     assert compact.gap <= 1e-6
     assert compact.objective == pytest.approx(whole.objective, rel=2e-6)

@@ -12,8 +12,8 @@ from tests.reference.programs import LINEAR, MAKERS, SHAPES, assert_feasible, ca
 from kernelmosaic.gram.gram import DenseGram
 from kernelmosaic.gram.linear_algebra import solve_block
 from kernelmosaic.gram.options import BlockOptions
-from kernelmosaic.solvers.program import RoundOptions, SolverOptions
 from kernelmosaic.solvers.smo import initial_point, solve_smo
+from kernelmosaic.solvers.tuning import RoundOptions, SolverOptions
 from kernelmosaic.solvers.working_set import MostViolating, SingleOutput, solve_working_set
 
 sometimes = settings(max_examples=60, derandomize=True, deadline=None)
@@ -86,7 +86,7 @@ def test_the_gap_is_a_true_bound_long_before_the_optimum(case, rounds, place):
 @pytest.mark.parametrize("newton", [True, False], ids=["newton", "rounds only"])
 def test_a_larger_machine_in_several_rounds(newton, place):
     case = make_case("svm", 400, 10.0, "narrow", seed=3, dtype=np.float32)
-    options = RoundOptions(size=64) if newton else RoundOptions(size=64, newton_free=0)
+    options = RoundOptions(size=64) if newton else RoundOptions(size=64, max_newton_samples=0)
     rounds = SingleOutput(
         place(case.K), case.program, initial_point(case.program), MostViolating(options)
     )
@@ -100,7 +100,7 @@ def test_newton_steps_save_rounds(place):
     case = make_case("svm", 400, 10.0, "narrow", seed=3)
     counts = []
     for limit in (10_000, 0):
-        options = RoundOptions(size=64, newton_free=limit)
+        options = RoundOptions(size=64, max_newton_samples=limit)
         rounds = SingleOutput(
             place(case.K), case.program, initial_point(case.program), MostViolating(options)
         )
@@ -112,7 +112,7 @@ def test_newton_steps_save_rounds(place):
 def test_blocks_too_large_to_factorise_are_iterated_on(place):
     case = make_case("svm", 300, 10.0, "narrow", seed=3)
     solution = solve_working_set(
-        place(case.K), case.program, tol=1e-6, options=rounds_of(50, factorised=1)
+        place(case.K), case.program, tol=1e-6, options=rounds_of(50, max_factorised=1)
     )
     assert solution.gap <= 1e-6
     assert_same_optimum(case, solution, 1e-6)

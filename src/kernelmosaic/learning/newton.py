@@ -62,7 +62,8 @@ class Newton(Learner):
             replace(options, tol=max(options.tol, options.first_tol), verbose=False),
             machine.take(rows),
         )
-        if stack.n_samples > part.options.few:  # the compiled steps are loaded for all samples
+        # The compiled steps are loaded for all samples, and so for these.
+        if stack.n_samples > part.options.few_samples:
             part.options = replace(part.options, numpy_steps=0)
         try:
             found = Newton(rough).learn(stack.take(rows, stored=True), part)

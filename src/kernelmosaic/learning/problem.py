@@ -584,9 +584,9 @@ class SmoothProblem(MachineProblem):
         kernels."""
         V = np.zeros((self.stack.n_samples, len(at.known)))
         V[at.support] = at.products[at.known].T  # W does not read samples without a coefficient
-        loss = self.machine.program.at(at.solution.point)
+        loss = self.machine.program.loss_at(at.solution.point)
         answer, _ = solve_curved(
-            self.combine(at.theta).products, loss.times, loss.times(V), tol=1e-4
+            self.combine(at.theta).products, loss.curvature_times, loss.curvature_times(V), tol=1e-4
         )
         H = V.T @ answer
         # An infinite loss has no curvature.

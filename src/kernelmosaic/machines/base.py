@@ -15,16 +15,9 @@ from kernelmosaic.backend import NUMPY
 from kernelmosaic.gram.gram import as_gram
 from kernelmosaic.solvers.factored import solve_factored, solve_stored
 from kernelmosaic.solvers.multiclass import solve_multiclass, step_limit
-from kernelmosaic.solvers.program import (
-    DEFAULTS,
-    MulticlassProgram,
-    Program,
-    Solution,
-    SolverOptions,
-    Vector,
-    certify,
-)
+from kernelmosaic.solvers.program import MulticlassProgram, Program, Solution, Vector, certify
 from kernelmosaic.solvers.smo import most_steps, solve_smo
+from kernelmosaic.solvers.tuning import DEFAULTS, SolverOptions
 from kernelmosaic.solvers.working_set import solve_on_demand, solve_working_set
 
 
@@ -99,7 +92,7 @@ class Machine:
             return solve_on_demand(gram, self.program, warm_start, tol, self.options)
         if gram.backend is not NUMPY:
             return solve_working_set(gram, self.program, warm_start, tol, options=self.options)
-        solve = solve_stored if gram.n_samples <= self.options.few else solve_smo
+        solve = solve_stored if gram.n_samples <= self.options.few_samples else solve_smo
         return solve(gram.matrix, self.program, warm_start, tol, options=self.options)
 
     def continued(self, beta: Array, before: Machine) -> Array:

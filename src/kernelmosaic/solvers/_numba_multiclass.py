@@ -25,7 +25,7 @@ MULTIPLIER_STEPS = 60
 #: Relative to the coefficients. A smaller sum of a sample's coefficients is rounding.
 SUM_ROUNDING = 1e-15
 #: Relative to C. A coefficient nearer to its bound is at its bound, up to rounding.
-AT_BOUND = 1e-12
+BOUND_ROUNDING = 1e-12
 #: Relative to the sample's largest diagonal entry, and in place of it where all are zero: the least
 #: diagonal entry of a class, so that the step is finite where a class's kernels have no weight.
 LEAST_CURVATURE = 1e-8
@@ -132,7 +132,7 @@ def _violation(
     (classes, n). The result is zero if no exchange gains.
     """
     rise, fall = -np.inf, np.inf
-    rounding = AT_BOUND * C
+    rounding = BOUND_ROUNDING * C
     for c in range(beta.shape[0]):
         if c == label:
             can_rise = beta[c] < own_upper - rounding

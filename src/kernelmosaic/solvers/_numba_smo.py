@@ -22,7 +22,8 @@ from numpy.typing import NDArray
 
 from kernelmosaic._typing import AnyArray, Indices
 from kernelmosaic.files import njit
-from kernelmosaic.solvers.program import FLAT, STRIP, Movable, Vector
+from kernelmosaic.solvers.program import Movable, Vector
+from kernelmosaic.solvers.tuning import FLAT_CURVATURE, STRIP
 
 #: No `ninf`: infinities are how fixed coefficients are left out.
 _MATH = {"nnan", "nsz", "reassoc", "contract", "arcp"}
@@ -77,7 +78,7 @@ def _partner(
             drop = steepest - (r[s] + f[s])
             drop = drop if drop > 0.0 else 0.0
             curvature = own + d[s] - 2.0 * k_i[s]
-            curvature = curvature if curvature > FLAT else FLAT
+            curvature = curvature if curvature > FLAT_CURVATURE else FLAT_CURVATURE
             keys[s] = drop * drop / curvature
         top = 0
         for s in range(size):
@@ -164,7 +165,7 @@ def maximise_pairs(K: AnyArray, at: Movable, tolerance: float, max_steps: int) -
                 return step
         floor = residual[j] + falling[j]
         curvature = diagonal[i] + diagonal[j] - 2.0 * K[i, j]
-        size = (steepest - floor) / (curvature if curvature > FLAT else FLAT)
+        size = (steepest - floor) / (curvature if curvature > FLAT_CURVATURE else FLAT_CURVATURE)
         # A coefficient stops where it changes sign: the slope jumps by 2ε there.
         end_i = 0.0 if at.epsilon > 0.0 and beta[i] < 0.0 else at.upper[i]
         end_j = 0.0 if at.epsilon > 0.0 and beta[j] > 0.0 else at.lower[j]
@@ -193,7 +194,7 @@ def _best_single(at: Movable) -> tuple[int, float, float]:
     where = -1
     step = 0.0
     for k in range(at.residual.shape[0]):
-        curvature = at.diagonal[k] if at.diagonal[k] > FLAT else FLAT
+        curvature = at.diagonal[k] if at.diagonal[k] > FLAT_CURVATURE else FLAT_CURVATURE
         up = at.residual[k] + at.rising[k]
         down = at.residual[k] + at.falling[k]
         slope = up if up > 0.0 else (down if down < 0.0 else 0.0)

@@ -27,16 +27,7 @@ from kernelmosaic.gram.factored import DenseFactors, FactoredGram
 from kernelmosaic.gram.gram import as_gram
 from kernelmosaic.gram.linear_algebra import Cholesky
 from kernelmosaic.solvers.interior_point import CentralPath, PathEnd
-from kernelmosaic.solvers.program import (
-    DEFAULTS,
-    MET,
-    Program,
-    Solution,
-    SolverOptions,
-    Vector,
-    assess,
-    certify,
-)
+from kernelmosaic.solvers.program import Program, Solution, Vector, assess, certify
 from kernelmosaic.solvers.proximal_newton import ProximalNewton
 from kernelmosaic.solvers.smo import solve_smo
 from kernelmosaic.solvers.tuning import (
@@ -44,9 +35,12 @@ from kernelmosaic.solvers.tuning import (
     BLOCK_PATH_GAP,
     COMPENSATION_FRACTION,
     COMPENSATION_JITTER,
+    DEFAULTS,
     IDLE_COST_FRACTION,
+    SUM_ROUNDING,
     UNBOUNDED_ROOM,
     WRITTEN_GAP,
+    SolverOptions,
 )
 from kernelmosaic.solvers.working_set import FreeThenViolating, SingleOutput
 
@@ -167,7 +161,7 @@ def has_interior(program: Program) -> bool:
     lowest_sum = float(program.lower.sum())
     highest_sum = float(program.upper.sum())
     finite_sums = [abs(bound) for bound in (lowest_sum, highest_sum) if np.isfinite(bound)]
-    slack = MET * max(finite_sums, default=0.0)
+    slack = SUM_ROUNDING * max(finite_sums, default=0.0)
     return lowest_sum + slack < program.total < highest_sum - slack
 
 
@@ -324,7 +318,7 @@ def _solve_by_interior_points(
 
 def _is_tiny(gram: FactoredGram, options: SolverOptions) -> bool:
     """Whether a pass over the rows costs more than its arithmetic."""
-    return gram.stored and gram.backend is NUMPY and gram.n_samples <= options.few
+    return gram.stored and gram.backend is NUMPY and gram.n_samples <= options.few_samples
 
 
 def _is_worth_writing(gram: FactoredGram, tol: float, options: SolverOptions) -> bool:
@@ -335,7 +329,7 @@ def _is_worth_writing(gram: FactoredGram, tol: float, options: SolverOptions) ->
     """
     is_on_host = gram.stored and gram.backend is NUMPY
     most_samples = min(max(2 * gram.n_features, options.few_written), options.most_written)
-    has_suitable_size = options.few < gram.n_samples <= most_samples
+    has_suitable_size = options.few_samples < gram.n_samples <= most_samples
     return is_on_host and tol >= WRITTEN_GAP and has_suitable_size
 
 
@@ -468,7 +462,7 @@ class FactoredRounds(FreeThenViolating):
             options.patience,
             options.longest_patience,
         )
-        rounds = replace(options.free_rounds, idle=int(idle_rounds), room=1.0)
+        rounds = replace(options.free_rounds, max_idle_rounds=int(idle_rounds), tol_fraction=1.0)
         super().__init__(gram, options, rounds)
         self.wide = gram.wide
 

@@ -25,19 +25,12 @@ from kernelmosaic.backend import NUMPY
 from kernelmosaic.gram.gram import ClassGram
 from kernelmosaic.solvers.interior_point import solve_interior
 from kernelmosaic.solvers.multiclass_newton import DampedNewton, class_products, free_coefficients
-from kernelmosaic.solvers.program import (
-    DEFAULTS,
-    Matrix,
-    MulticlassProgram,
-    Solution,
-    SolverOptions,
-    assess,
-    certify,
-)
+from kernelmosaic.solvers.program import Matrix, MulticlassProgram, Solution, assess, certify
 from kernelmosaic.solvers.tuning import (
     CONSTANTS_IDLE,
     CONSTANTS_INNER,
     CROWDED_ROUNDS,
+    DEFAULTS,
     ENTRIES_PER_STEP,
     INTERIOR_STEP_COST,
     LEAST_SMALL_STEPS,
@@ -46,6 +39,7 @@ from kernelmosaic.solvers.tuning import (
     PENALTY_GROWTH,
     SINGLE_GAP,
     STEPS_PER_SAMPLE,
+    SolverOptions,
 )
 from kernelmosaic.solvers.working_set import WorkingSet
 
@@ -334,7 +328,7 @@ class MultiOutput(WorkingSet[Solution]):
         self.limit = limit
         self.is_whole = isinstance(gram, ClassMatrices)
         if rounds.size is None:
-            self.size = max(1, min(gram.block_samples, rounds.largest))
+            self.size = max(1, min(gram.block_samples, rounds.max_size))
         else:
             self.size = rounds.size
         self.target = np.ascontiguousarray(program.target.T)
@@ -387,7 +381,7 @@ class MultiOutput(WorkingSet[Solution]):
         """
         box = self.labels, self.program.sample_C, self.own_upper
         violation = self.loops.violations(self.beta, self.residual, box)
-        goal = self.rounds.inner * float(violation.max())
+        goal = self.rounds.violation_fraction * float(violation.max())
         if self.is_whole:
             return self._move(slice(None), goal, self.n_newton)
 
@@ -427,7 +421,7 @@ class MultiOutput(WorkingSet[Solution]):
                 if increase <= 0.0:
                     break
             left = self.limit - self.n_iter - n_steps
-            most = min(self.rounds.steps * len(beta), left)
+            most = min(self.rounds.steps_per_sample * len(beta), left)
             taken = self.loops.maximise_in_rounds(
                 K, float(self.shift), box, beta, residual, most, goal
             )
@@ -483,5 +477,7 @@ class MultiOutput(WorkingSet[Solution]):
         by_group = np.argsort(group, kind="stable")
         samples = np.sort(ranked[by_group[:q]])
         violation_of_others = np.delete(violation, samples)
-        is_complete = not np.any(violation_of_others > self.rounds.inner * violation.max())
+        is_complete = not np.any(
+            violation_of_others > self.rounds.violation_fraction * violation.max()
+        )
         return samples, is_complete

@@ -27,7 +27,7 @@ from kernelmosaic.backend import NUMPY, one_blas_thread, run_threads
 from kernelmosaic.gram.factored import FeatureBlock
 from kernelmosaic.solvers.program import Matrix, MulticlassProgram
 from kernelmosaic.solvers.tuning import (
-    AT_BOUND,
+    BOUND_ROUNDING,
     DAMPING_DECREASE,
     DAMPING_INCREASE,
     FIRST_DAMPING,
@@ -51,7 +51,7 @@ def free_coefficients(program: MulticlassProgram, beta: Matrix) -> Mask:
     is the only one of its sample.
     """
     lower, upper = program.bounds()
-    rounding = AT_BOUND * program.sample_C[:, np.newaxis]
+    rounding = BOUND_ROUNDING * program.sample_C[:, np.newaxis]
     is_inside = (beta > lower + rounding) & (beta < upper - rounding)
     n_inside = is_inside.sum(axis=1, keepdims=True)
     return np.asarray(is_inside & (n_inside > 1))

@@ -14,27 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelmosaic._typing import Array, ArrayOrTensor, DType, Indices, RowIndex, TargetLike
-from kernelmosaic.backend import NUMPY, TINY, Backend, backend_of
+from kernelmosaic.backend import NUMPY, Backend, backend_of
+from kernelmosaic.solvers.tuning import MANY_SAMPLES, SUM_ROUNDING
 
 Vector = Array
 Matrix = Array
 
 #: The attributes of a program with one number per sample.
 VECTORS = ("target", "lower", "upper", "ridge")
-
-#: Below this curvature a direction counts as flat: the kernel is positive semi-definite only up to
-#: rounding.
-FLAT = 1e-12
-
-#: Samples that compiled steps handle at once: the keys of a strip stay in the first-level cache.
-STRIP = 512
-
-#: With more samples, the best intercept is first looked for among about a thousand of them.
-MANY_SAMPLES = 4000
-
-#: Relative to the sizes summed: a sum of coefficients this near to the total meets it up to
-#: rounding.
-MET = 1e-12
 
 
 @dataclass(frozen=True)
@@ -343,7 +330,7 @@ class Program:
         at_upper = from_here_on[np.searchsorted(z[order] - self.epsilon, knots[:-1], "right")]
         at_lower = up_to_here[np.searchsorted(z[order] + self.epsilon, knots[1:])]
         excesses = at_upper + at_lower - (self.total or 0.0)
-        excesses[np.abs(excesses) <= MET * (at_upper - at_lower + undecided.size)] = 0.0
+        excesses[np.abs(excesses) <= SUM_ROUNDING * (at_upper - at_lower + undecided.size)] = 0.0
         numbers: list[float] = excesses.tolist()
         return numbers.__getitem__
 
@@ -412,7 +399,7 @@ class Program:
         """
         excess = float(u.sum() - (self.total or 0.0)) + others
         size = float(abs(u).sum()) + others_size
-        return 0.0 if np.isfinite(size) and abs(excess) <= MET * size else excess
+        return 0.0 if np.isfinite(size) and abs(excess) <= SUM_ROUNDING * size else excess
 
     def feasible(self, beta: Vector) -> Vector:
         """Return the point of the feasible set nearest to beta."""
@@ -507,7 +494,7 @@ class Program:
         """Whether some β within the box sums to the total."""
         if self.total is None:
             return True
-        slack = 0.5 * MET * abs(self.total)
+        slack = 0.5 * SUM_ROUNDING * abs(self.total)
         return bool(self.lower.sum() - slack <= self.total <= self.upper.sum() + slack)
 
     def require_feasible(self) -> None:
@@ -685,153 +672,6 @@ def relative_gap(primal: float, dual: float, noise: float = 0.0) -> float:
         return np.inf
     scale = max(abs(primal), abs(dual))
     return float(max(primal - dual, 0.0) / scale) if scale > 0 and abs(dual) >= noise else 0.0
-
-
-# How programs are solved: what tests and benchmarks vary, and the values that were tuned ----------
-
-
-@dataclass(frozen=True)
-class RoundOptions:
-    """How the driver of working sets takes rounds."""
-
-    # Samples per round; None for what suits their number and the kernel: `share` of all samples
-    # within the limits `least` and `largest`, which the host solves as fast as a device does the
-    # rest.
-    size: int | None = None
-    share: float = 1 / 4
-    least: int = 1024
-    largest: int = 4096
-    # A round ends when no violation is above this share of the largest it began with, or after so
-    # many steps a sample.
-    inner: float = 0.1
-    steps: int = 10
-    # Rounds in a row that neither raise the value by more than `rounding` of it, nor lower the gap
-    # to `lower` of it, before rounding is blamed: near the optimum the value has converged while
-    # the gap has half as many digits.
-    idle: int = 5
-    rounding: float = 1e-14
-    lower: float = 0.9
-    # Share of the tolerance that rounds aim at: the certificate includes what single precision
-    # leaves out.
-    room: float = 1.0
-    # How many certificates may be above the tolerance before the best is returned.
-    certificates: int = 4
-    # Newton steps are tried on at most this many free samples; their block is factorised up to
-    # `factorised` samples, larger ones take conjugate-gradient steps.
-    newton_free: int = 400_000
-    factorised: int = 6000
-    # Most rounds between Newton steps, whose number doubles while a round gains more than they do.
-    longest_wait: int = 16
-
-
-@dataclass(frozen=True)
-class SolverOptions:
-    """How the programs are solved: when a method takes over from another.
-
-    Costs are compared in floating-point operations (flops), steps or samples, none of which depends
-    on how busy the machine is, so that the same problem is solved the same way every time. The
-    first words of a comment are the unit. Values were tuned by hand on the benchmarks named; none
-    has an optimum that is sharp.
-    """
-
-    # Few samples ----------------------------------------------------------------------------------
-
-    # Samples. Up to so many NumPy does what compiled code does for more, which takes half a second
-    # to load (`benchmarks/latency.py`), and calls cost more than their arithmetic: kernels in
-    # factors are read as one array.
-    few: int = TINY
-    # Pair steps per sample of one solve, and per sample of all solves of a fit. After so many
-    # NumPy's steps have taken as long as compiled code takes to load: it is loaded then.
-    numpy_steps: float = 10
-    fit_steps: int = 5000
-
-    # Pair steps on a stored matrix (`benchmarks/solver.py`) ---------------------------------------
-
-    # A share of the samples, and samples. The active samples are copied out and solved alone when
-    # they are fewer than this share of all, so that their block has at most a quarter of the
-    # entries, and the problem has at least `compact_samples`, for the copy to pay.
-    compact_share: float = 0.5
-    compact_samples: int = 2000
-    # Pair steps per sample that have not been enough once Newton steps on the free samples are
-    # tried. Those of up to `few` samples cost next to nothing: they are tried after a sixth as
-    # many.
-    newton_after: float = 3
-    # Free samples. Newton steps are for at most so many, whose block of 128 MB in double precision
-    # is factorised.
-    newton_free: int = 4000
-    # Flops per sample and pair step. Factorising the block of |F| free samples takes |F|³: it waits
-    # until the pair steps since the last time make up for it, and then takes no longer than they
-    # did.
-    flops_per_step: float = 20
-
-    # Rounds of working sets -----------------------------------------------------------------------
-
-    # Of a matrix on a device; of a kernel that is not stored, which must halve the gap in `idle`
-    # rounds; and of the program of several classes, where forming a larger block costs more than
-    # the rounds it saves.
-    rounds: RoundOptions = RoundOptions()
-    free_rounds: RoundOptions = RoundOptions(
-        idle=30, rounding=np.inf, lower=0.5, room=0.9, certificates=3
-    )
-    class_rounds: RoundOptions = RoundOptions(largest=3000, steps=5)
-    # A share of a round. All free samples are in a round of a kernel that is not stored unless they
-    # take more than this: the rest is for those that violate optimality.
-    free_share: float = 0.8
-    # Samples per sample of a round. Above it a round sees little of the problem, and the first one
-    # starts from the solution for low-rank factors of the kernel.
-    far: int = 4
-
-    # Kernels in factors (`benchmarks/factored.py`, `benchmarks/lowrank.py`) -----------------------
-
-    # Pair steps per sample. After so many a problem of few samples is left to interior points,
-    # which take some thirty factorisations however hard it is.
-    pairs: int = 50
-    # Samples. Up to `few_written` the kernel is written down for pair steps, 16 MB in single
-    # precision; up to `most_written`, 144 MB, where there are half as many features or more: n²D
-    # flops are then no more than those of two Newton matrices of all samples.
-    few_written: int = 2000
-    most_written: int = 6000
-    # Samples. Least of a working set on the host: a round costs two passes over the rows besides.
-    least_factored: int = 1000
-    # Rounds of working sets. So many in a row may fail to halve the gap before other methods are
-    # faster: at least `patience`, at most `longest_patience`, in between what costs a tenth of
-    # interior points.
-    patience: int = 3
-    longest_patience: int = 15
-    # Newton matrices. Interior points from a cold start factorise about so many
-    # (`tests/solvers/test_interior_point.py` holds them to it).
-    path_matrices: int = 25
-    # Flops. What an entry of a working set's block costs once it is formed.
-    entry_flops: int = 50
-    # Proximal Newton steps. After so many interior points are faster, although their matrices sum
-    # over all samples and not only over the free ones.
-    newton_steps: int = 50
-    # Relative duality gap. Below it softened Newton steps slow down, and working sets are at their
-    # best.
-    newton_goal: float = 3e-4
-    # Shares of the tolerance. The central path stops at these, one after the other: rounding
-    # coefficients to their bounds costs the rest of it. The gap of a machine whose kernel has a
-    # diagonal of its own is larger, by about a root, than that of the path, which counts the
-    # diagonal as slack.
-    path_fractions: tuple[float, ...] = (0.3, 0.01)
-    shifted_path_fractions: tuple[float, ...] = (0.3, 0.01, 3e-4, 1e-5, 3e-7)
-    # Relative duality gap. The path is followed to no larger one: its last steps are few, and tell
-    # samples at their bounds from those that are free, from which the next solve starts.
-    path_gap: float = 3e-5
-    # Pair steps. As many take as long as one factorisation of few samples: for the count of steps
-    # of a fit.
-    steps_per_factorisation: int = 400
-
-    # Several classes ------------------------------------------------------------------------------
-
-    # Newton steps. Most in a round that leaves no sample out.
-    class_newton: int = 20
-    # Coefficients. Up to so many interior points, which factorise a matrix per class in each step,
-    # take over from steps that solve one sample each.
-    small: int = 1500
-
-
-DEFAULTS = SolverOptions()
 
 
 # Several classes ----------------------------------------------------------------------------------

@@ -31,15 +31,7 @@ from kernelmosaic.backend import backend_of
 from kernelmosaic.gram.factored import FactoredGram, NewtonPass
 from kernelmosaic.gram.linear_algebra import Cholesky
 from kernelmosaic.solvers.line_search import Trials, line_search
-from kernelmosaic.solvers.program import (
-    MET,
-    Program,
-    Solution,
-    SolverOptions,
-    Vector,
-    certify,
-    relative_gap,
-)
+from kernelmosaic.solvers.program import Program, Solution, Vector, certify, relative_gap
 from kernelmosaic.solvers.tuning import (
     DIAGONAL_SAMPLES,
     FINAL_PROXIMAL_GAP,
@@ -47,6 +39,8 @@ from kernelmosaic.solvers.tuning import (
     MOST_HALVINGS,
     PROXIMAL_GAP,
     SIGMA_DECREASE,
+    SUM_ROUNDING,
+    SolverOptions,
 )
 
 
@@ -217,7 +211,7 @@ class ProximalNewton:
         If the current β misses the total, β is computed at the intercept for which it meets it.
         """
         p = self.softened
-        if abs(self._missing()) > MET * float(abs(self.beta).sum()):
+        if abs(self._missing()) > SUM_ROUNDING * float(abs(self.beta).sum()):
             intercept = p.best_intercept(self.values, self.intercept)
             beta = p.conjugate_argmax(p.target - self.values - intercept)
             return certify(self.program, beta, self.gram.products(beta), self.n_iter)

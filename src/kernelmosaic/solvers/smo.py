@@ -8,17 +8,8 @@ import numpy as np
 from kernelmosaic._typing import AnyArray, Indices
 from kernelmosaic.backend import one_blas_thread
 from kernelmosaic.solvers.free_newton import block_form, newton_on_free
-from kernelmosaic.solvers.program import (
-    DEFAULTS,
-    FLAT,
-    STRIP,
-    Movable,
-    Program,
-    Solution,
-    SolverOptions,
-    Vector,
-    certify,
-)
+from kernelmosaic.solvers.program import Movable, Program, Solution, Vector, certify
+from kernelmosaic.solvers.tuning import DEFAULTS, FLAT_CURVATURE, STRIP, SolverOptions
 
 
 def solve_smo(
@@ -98,7 +89,7 @@ class SMOState:
         self.K, self.program, self.options = K, program, options
         self.beta = np.ascontiguousarray(beta)
         self.n_iter = self.last_newton = 0
-        self.is_few = program.n_samples <= options.few
+        self.is_few = program.n_samples <= options.few_samples
         self.newton_after = options.newton_after / 6 if self.is_few else options.newton_after
         self.allowance = float(options.flops_per_step)
         self.refresh()
@@ -149,8 +140,8 @@ class SMOState:
                 gap = self.newton_step(gap)
             if (
                 gap > tol
-                and n >= options.compact_samples
-                and len(active := self.active()) < options.compact_share * n
+                and n >= options.min_compact_samples
+                and len(active := self.active()) < options.compact_fraction * n
             ):
                 self.aim(gap, tol)
                 self.run_alone(active, min(int(options.newton_after * n), limit - self.n_iter))
@@ -163,7 +154,7 @@ class SMOState:
         self.refreshed_at = self.n_iter
 
     def _subtract(self, rows: Indices, changes: Vector) -> None:
-        if len(self.K) <= self.options.few:
+        if len(self.K) <= self.options.few_samples:
             with np.errstate(
                 invalid="ignore"
             ):  # infinity times zero: the residual is refused once it is read
@@ -226,7 +217,11 @@ class SMOState:
         free, since = self.program.free(self.beta), self.n_iter - self.last_newton
         # Of few samples they cost next to nothing.
         flops = np.inf if self.is_few else self.allowance * since * self.program.n_samples
-        if not since or not 2 <= len(free) <= self.options.newton_free or len(free) ** 3 > flops:
+        if (
+            not since
+            or not 2 <= len(free) <= self.options.max_newton_samples
+            or len(free) ** 3 > flops
+        ):
             return gap
         before = self.beta[free]
         slope = self.residual[free] - self.program.epsilon * np.sign(before)
@@ -307,7 +302,7 @@ def maximise_pairs(K: AnyArray, at: Movable, tolerance: float, max_steps: int) -
     beta, residual, rising, falling, diagonal, ridge, lower, upper, epsilon, *_ = at
     K = np.asarray(K, dtype=np.float64)  # so that products round in double precision
     curvatures = np.add.outer(diagonal, diagonal) - 2.0 * K
-    np.maximum(curvatures, FLAT, out=curvatures)
+    np.maximum(curvatures, FLAT_CURVATURE, out=curvatures)
     slopes, drops, keys = np.empty((3, len(beta)))
     # Numbers of lists are read and written in less time than those of arrays.
     b, rho, least, most = beta.tolist(), ridge.tolist(), lower.tolist(), upper.tolist()

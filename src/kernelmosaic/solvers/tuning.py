@@ -1,10 +1,53 @@
 """The values that were tuned in the solvers, with their units and what supports them.
 
-"Chosen by hand" means that no benchmark of this repository varies the value. Constants of compiled
-loops stand in the modules `_numba_…`, because compiled code is cached by the module's own text.
+"Chosen by hand" means that no benchmark of this repository varies the value. Costs are compared in
+floating-point operations (flops), steps or samples, none of which depends on how busy the machine
+is, so that the same problem is solved the same way every time. No value has an optimum that is
+sharp.
+
+Compiled code is cached by the text of its own module: after a change of `STRIP` or
+`FLAT_CURVATURE`, the compiled loops of `_numba_smo` must be compiled anew. Constants that no other
+module reads stand in the modules `_numba_…`.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from kernelmosaic.backend import TINY
+
+# Programs (`program`) -----------------------------------------------------------------------------
+
+#: Relative to the sizes of the coefficients: a sum this near to its total meets it up to rounding.
+#: It is a few thousand units of rounding, which a sum of that many coefficients may be off by.
+SUM_ROUNDING = 1e-12
+#: Samples. With more of them, the best intercept is first looked for among about `SPACED_SAMPLES`
+#: of them; sorting all bends of so few takes less time than that search (chosen by hand).
+MANY_SAMPLES = 4000
+SPACED_SAMPLES = 1000
+#: Candidates that the first step of that search passes over (chosen by hand).
+FIRST_CANDIDATE_STEP = 8
+#: Newton steps for the shift that meets a sum. A start is rarely so far off its total that more
+#: than a few are needed; `Program.optimal_intercepts` is the way out.
+MAX_SHIFT_STEPS = 40
+#: Largest excess of a class's coefficients, relative to the size of all, that is rounding.
+CLASS_SUM_ROUNDING = 1e-14
+#: Steps that move the excess of classes between the coefficients of a sample, and sweeps over the
+#: constants of the classes (chosen by hand): what is left after them is met otherwise.
+MAX_BALANCING_STEPS = 5
+MAX_CONSTANT_SWEEPS = 3
+#: Fraction of a sample's C from which on its largest coefficient counts as being at the bound.
+AT_BOUND = 1.0 - 1e-9
+
+# Steps of one coefficient or two (`smo`, `_numba_smo`) --------------------------------------------
+
+#: Curvature below which a direction counts as flat: the kernel is positive semi-definite only up to
+#: rounding.
+FLAT_CURVATURE = 1e-12
+#: Samples that compiled steps handle at once: the keys of a strip stay in the first-level cache.
+STRIP = 512
 
 # Interior points (`interior_point`, `weight_path`) ------------------------------------------------
 
@@ -90,7 +133,7 @@ COMPENSATION_FRACTION = 0.9
 # Newton steps of several classes (`multiclass_newton`) --------------------------------------------
 
 #: Relative to the sample's C. A coefficient nearer to its bound is at its bound, up to rounding.
-AT_BOUND = 1e-9
+BOUND_ROUNDING = 1e-9
 #: Relative to the mean diagonal. The damping of the first step, and the limits between which it is
 #: adapted; chosen by hand.
 FIRST_DAMPING = 1e-2
@@ -185,3 +228,169 @@ LARGEST_SMOOTH_RESIDUAL = 0.1
 SMOOTH_TRIALS = 30
 #: Steps of conjugate gradients for one Newton system; chosen by hand.
 CURVED_CG_STEPS = 500
+
+# Options of whole solves --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class RoundOptions:
+    """How the driver of working sets takes rounds.
+
+    Attributes
+    ----------
+    size : int or None
+        Samples per round. None stands for `fraction` of all samples, but at least `min_size` and at
+        most `max_size`: the host solves so many as fast as a device updates the outputs of all.
+    fraction : float
+    min_size, max_size : int
+    violation_fraction : float
+        A round ends when no violation is above this fraction of the largest one it began with.
+    steps_per_sample : int
+        A round ends after so many steps per sample of it.
+    max_idle_rounds : int
+        So many rounds in a row without progress end the solve, since rounding hides the rest. A
+        round makes progress if it raises the dual value by more than `least_rise` of its size, or
+        lowers the gap below `least_gap_ratio` of the smallest: near the optimum the value has
+        converged while the gap has half as many digits.
+    least_rise, least_gap_ratio : float
+    tol_fraction : float
+        Fraction of the tolerance that rounds aim at: the certificate includes what single precision
+        leaves out.
+    max_certificates : int
+        Certificates that may be above the tolerance before the best solution is returned.
+    max_newton_samples : int
+        Free samples up to which Newton steps are tried.
+    max_factorised : int
+        Free samples up to which their block is factorised; larger blocks take conjugate-gradient
+        steps.
+    max_newton_wait : int
+        Most rounds between Newton steps. Their number doubles while a round gains more than Newton
+        steps do.
+    """
+
+    size: int | None = None
+    fraction: float = 1 / 4
+    min_size: int = 1024
+    max_size: int = 4096
+    violation_fraction: float = 0.1
+    steps_per_sample: int = 10
+    max_idle_rounds: int = 5
+    least_rise: float = 1e-14
+    least_gap_ratio: float = 0.9
+    tol_fraction: float = 1.0
+    max_certificates: int = 4
+    max_newton_samples: int = 400_000
+    max_factorised: int = 6000
+    max_newton_wait: int = 16
+
+
+@dataclass(frozen=True)
+class SolverOptions:
+    """How the programs are solved: when a method takes over from another.
+
+    The first words of a comment are the unit.
+    """
+
+    # Few samples ----------------------------------------------------------------------------------
+
+    # Samples. Up to so many NumPy does what compiled code does for more, which takes half a second
+    # to load (`benchmarks/latency.py`), and calls cost more than their arithmetic: kernels in
+    # factors are read as one array.
+    few_samples: int = TINY
+    # Pair steps per sample of one solve, and per sample of all solves of a fit. After so many
+    # NumPy's steps have taken as long as compiled code takes to load: it is loaded then.
+    numpy_steps: float = 10
+    fit_steps: int = 5000
+
+    # Pair steps on a stored matrix (`benchmarks/solver.py`) ---------------------------------------
+
+    # A fraction of the samples. The active samples are copied out and solved alone when they are
+    # fewer than this fraction of all, so that their block has at most a quarter of the entries.
+    compact_fraction: float = 0.5
+    # Samples that the problem must have for that copy to pay.
+    min_compact_samples: int = 2000
+    # Pair steps per sample that have not been enough once Newton steps on the free samples are
+    # tried. Those of up to `few_samples` samples cost next to nothing: they are tried after a sixth
+    # as many.
+    newton_after: float = 3
+    # Free samples. Newton steps are for at most so many, whose block of 128 MB in double precision
+    # is factorised.
+    max_newton_samples: int = 4000
+    # Flops per sample and pair step. Factorising the block of |F| free samples takes |F|³: it waits
+    # until the pair steps since the last time make up for it, and then takes no longer than they
+    # did.
+    flops_per_step: float = 20
+
+    # Rounds of working sets -----------------------------------------------------------------------
+
+    # Of a matrix on a device.
+    rounds: RoundOptions = RoundOptions()
+    # Of a kernel that is not stored, which must halve the gap in `max_idle_rounds` rounds.
+    free_rounds: RoundOptions = RoundOptions(
+        max_idle_rounds=30,
+        least_rise=np.inf,
+        least_gap_ratio=0.5,
+        tol_fraction=0.9,
+        max_certificates=3,
+    )
+    # Of the program of several classes, where forming a larger block costs more than the rounds it
+    # saves.
+    class_rounds: RoundOptions = RoundOptions(max_size=3000, steps_per_sample=5)
+    # A fraction of a round. All free samples are in a round of a kernel that is not stored unless
+    # they take more than this: the rest is for those that violate optimality.
+    free_fraction: float = 0.8
+    # Samples per sample of a round. Above it a round sees little of the problem, and the first one
+    # starts from the solution for low-rank factors of the kernel.
+    low_rank_start_ratio: int = 4
+
+    # Kernels in factors (`benchmarks/factored.py`, `benchmarks/lowrank.py`) -----------------------
+
+    # Pair steps per sample. After so many a problem of few samples is left to interior points,
+    # which take some thirty factorisations however hard it is.
+    pairs: int = 50
+    # Samples. Up to `few_written` the kernel is written down for pair steps, 16 MB in single
+    # precision; up to `most_written`, 144 MB, where there are half as many features or more: n²D
+    # flops are then no more than those of two Newton matrices of all samples.
+    few_written: int = 2000
+    most_written: int = 6000
+    # Samples. Least of a working set on the host: a round costs two passes over the rows besides.
+    least_factored: int = 1000
+    # Rounds of working sets. So many in a row may fail to halve the gap before other methods are
+    # faster: at least `patience`, at most `longest_patience`, in between what costs a tenth of
+    # interior points.
+    patience: int = 3
+    longest_patience: int = 15
+    # Newton matrices. Interior points from a cold start factorise about so many
+    # (`tests/solvers/test_interior_point.py` holds them to it).
+    path_matrices: int = 25
+    # Flops. What an entry of a working set's block costs once it is formed.
+    entry_flops: int = 50
+    # Proximal Newton steps. After so many interior points are faster, although their matrices sum
+    # over all samples and not only over the free ones.
+    newton_steps: int = 50
+    # Relative duality gap. Below it softened Newton steps slow down, and working sets are at their
+    # best.
+    newton_goal: float = 3e-4
+    # Shares of the tolerance. The central path stops at these, one after the other: rounding
+    # coefficients to their bounds costs the rest of it. The gap of a machine whose kernel has a
+    # diagonal of its own is larger, by about a root, than that of the path, which counts the
+    # diagonal as slack.
+    path_fractions: tuple[float, ...] = (0.3, 0.01)
+    shifted_path_fractions: tuple[float, ...] = (0.3, 0.01, 3e-4, 1e-5, 3e-7)
+    # Relative duality gap. The path is followed to no larger one: its last steps are few, and tell
+    # samples at their bounds from those that are free, from which the next solve starts.
+    path_gap: float = 3e-5
+    # Pair steps. As many take as long as one factorisation of few samples: for the count of steps
+    # of a fit.
+    steps_per_factorisation: int = 400
+
+    # Several classes ------------------------------------------------------------------------------
+
+    # Newton steps. Most in a round that leaves no sample out.
+    class_newton: int = 20
+    # Coefficients. Up to so many interior points, which factorise a matrix per class in each step,
+    # take over from steps that solve one sample each.
+    small: int = 1500
+
+
+DEFAULTS = SolverOptions()

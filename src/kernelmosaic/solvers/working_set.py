@@ -25,11 +25,8 @@ from kernelmosaic.gram.gram import ClassGram, DenseGram, Gram
 from kernelmosaic.gram.options import BlockOptions
 from kernelmosaic.solvers.free_newton import GramForm, newton_on_free
 from kernelmosaic.solvers.program import (
-    DEFAULTS,
     Program,
-    RoundOptions,
     Solution,
-    SolverOptions,
     Vector,
     assess,
     certify,
@@ -37,6 +34,7 @@ from kernelmosaic.solvers.program import (
 )
 from kernelmosaic.solvers.proximal_newton import ProximalNewton
 from kernelmosaic.solvers.smo import initial_point, maximise, require_numbers, solve_smo
+from kernelmosaic.solvers.tuning import DEFAULTS, RoundOptions, SolverOptions
 
 
 @dataclass(frozen=True)
@@ -99,7 +97,7 @@ class WorkingSet(ABC, Generic[At]):
     def solve(self, tol: float, exhausted: Callable[[], bool] = lambda: False) -> Solution:
         """Take rounds until the certified gap is at most `tol`, the steps are used up, or rounding
         hides the rest."""
-        rounds, goal = self.rounds, self.rounds.room * tol
+        rounds, goal = self.rounds, self.rounds.tol_fraction * tol
         best: Solution | None = None
         at = self.evaluate()
         n_certificates = idle = 0
@@ -107,12 +105,12 @@ class WorkingSet(ABC, Generic[At]):
         while True:
             require_numbers(at.objective)
             pays = (
-                at.objective > highest + rounds.rounding * abs(highest)
-                or at.gap < rounds.lower * least
+                at.objective > highest + rounds.least_rise * abs(highest)
+                or at.gap < rounds.least_gap_ratio * least
             )
             idle = 0 if pays else idle + 1
             highest, least = max(highest, at.objective), min(least, at.gap) if pays else least
-            goes_on = at.gap > goal and not exhausted() and idle < rounds.idle
+            goes_on = at.gap > goal and not exhausted() and idle < rounds.max_idle_rounds
             reached = self.advance(at, goal, idle > 0) if goes_on else None
             if reached is not None:
                 at = reached
@@ -120,7 +118,7 @@ class WorkingSet(ABC, Generic[At]):
             found = self.certified()
             best = found if best is None or found.gap < best.gap else best
             n_certificates += 1
-            ends = best.gap <= tol or exhausted() or n_certificates >= rounds.certificates
+            ends = best.gap <= tol or exhausted() or n_certificates >= rounds.max_certificates
             if ends or not self.continues(at, found, goal):
                 return best
             at, idle, highest, least = self.evaluate(), 0, -np.inf, np.inf
@@ -213,7 +211,7 @@ def _first_point(gram: Gram, program: Program, options: SolverOptions) -> Vector
     """Return a β to start from: that of K ≈ ZZᵀ + diag e, whose diagonal is K's, where a round
     holds few samples."""
     far = (
-        program.n_samples > options.far * gram.block_samples
+        program.n_samples > options.low_rank_start_ratio * gram.block_samples
         and program.has_losses
         and program.target.any()
     )
@@ -360,7 +358,7 @@ class SingleOutput(WorkingSet[Slopes]):
         reached = self.evaluate()
         # What a round gains is what Newton steps must gain to come again soon.
         worse = reached.objective - after.objective < after.objective - at.objective
-        self.wait = min(2 * self.wait + 1, self.rounds.longest_wait) if worse else 0
+        self.wait = min(2 * self.wait + 1, self.rounds.max_newton_wait) if worse else 0
         self.waited = 0
         return reached
 
@@ -380,12 +378,12 @@ class SingleOutput(WorkingSet[Slopes]):
         """Take Newton steps on the free samples, and return how many."""
         p = self.placed
         free = p.free(self.beta)
-        if not 2 <= len(free) <= self.rounds.newton_free:
+        if not 2 <= len(free) <= self.rounds.max_newton_samples:
             return 0
         beta = self.beta[free]
         box, sums = p.sign_limits(free, beta), p.total is not None
         slope = self.residual[free] - p.epsilon * self.backend.xp.sign(beta)
-        form = GramForm(self.gram.take(free), p.ridge[free], self.rounds.factorised)
+        form = GramForm(self.gram.take(free), p.ridge[free], self.rounds.max_factorised)
         # A few steps, each without the coefficients that met a bound, before all slopes are looked
         # at again.
         new, steps = newton_on_free(form, beta, slope, box, sums, budget=3, cut_backs=4, worth=0.02)
@@ -429,7 +427,7 @@ class MostViolating:
         kept."""
         rounds, n = self.rounds, state.program.n_samples
         size = (
-            int(np.clip(rounds.share * n, rounds.least, rounds.largest))
+            int(np.clip(rounds.fraction * n, rounds.min_size, rounds.max_size))
             if rounds.size is None
             else rounds.size
         )
@@ -451,7 +449,10 @@ class MostViolating:
         )
         inside = state.program.take(state.backend.to_numpy(rows), residual, state.program.total)
         block = state.backend.borrow(state.gram.block(rows))
-        goal, most = self.rounds.inner * at.violation, self.rounds.steps * len(beta)
+        goal, most = (
+            self.rounds.violation_fraction * at.violation,
+            self.rounds.steps_per_sample * len(beta),
+        )
         return beta, maximise(block, inside, beta, residual, goal, most), None
 
     def continues(self, at: Slopes, found: Solution, tol: float) -> bool:
@@ -503,7 +504,7 @@ class FreeThenViolating:
         if gram.factored and state.backend is NUMPY:
             # There a block's samples cost their square to form, and few beside the free ones move.
             size = min(size, max(self.options.least_factored, 3 * len(free)))
-        self.crowded = not gram.factored and len(free) > self.options.free_share * size
+        self.crowded = not gram.factored and len(free) > self.options.free_fraction * size
         chosen = free[:0] if self.crowded else free
         rising, falling = np.array(fetch(at.rising)), -fetch(at.falling)
         rising[chosen] = falling[chosen] = -np.inf
@@ -539,7 +540,7 @@ class FreeThenViolating:
         K = part.block(np.arange(part.n_samples)) if part.matrix is None else part.matrix
         if part.backend is NUMPY:
             # Few samples have had their pair steps before; interior points take over sooner.
-            most = 30 if part.n_samples <= self.options.few else 200
+            most = 30 if part.n_samples <= self.options.few_samples else 200
             return solve_smo(K, inside, beta, tol, most * part.n_samples, self.options).beta
         return solve_working_set(DenseGram(K), inside, beta, tol, options=self.options).beta
 
