@@ -77,8 +77,8 @@ def test_value_slopes_and_curvature_are_those_of_naive_sums(machine, naive):
         (program.loss_at(f + h * e).gradient - program.loss_at(f - h * e).gradient) / (2 * h)
         for e in np.eye(N)
     ]
-    assert_allclose(here.times(np.eye(N)), bends, atol=1e-6)
-    assert_allclose(here.times(f), bends @ f, atol=1e-5)
+    assert_allclose(here.curvature_times(np.eye(N)), bends, atol=1e-6)
+    assert_allclose(here.curvature_times(f), bends @ f, atol=1e-5)
 
 
 def test_outputs_as_far_apart_as_numbers_go_leave_the_likelihood_finite():
@@ -87,7 +87,7 @@ def test_outputs_as_far_apart_as_numbers_go_leave_the_likelihood_finite():
     here = program.loss_at(f)
     assert np.isfinite(here.value)
     assert np.isfinite(here.gradient).all()
-    assert np.isfinite(here.times(f)).all()
+    assert np.isfinite(here.curvature_times(f)).all()
 
 
 def test_the_curvature_of_outputs_far_apart_does_not_overflow():
@@ -95,7 +95,7 @@ def test_the_curvature_of_outputs_far_apart_does_not_overflow():
     program, f = Cox(Y[:, 1], Y[:, 0]).program, 0.0 + 390.0 * (Y[:, 1] / Y[:, 1].max())
     here, h = program.loss_at(f), 1e-4
     with np.errstate(over="raise", invalid="raise"):
-        found = here.times(np.eye(N))
+        found = here.curvature_times(np.eye(N))
     bends = [
         (program.loss_at(f + h * e).gradient - program.loss_at(f - h * e).gradient) / (2 * h)
         for e in np.eye(N)

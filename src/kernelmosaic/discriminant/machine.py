@@ -94,8 +94,8 @@ class Discriminant:
     def system(self, K: ArrayOrTensor, alpha: float) -> MatrixLeastSquares:
         """Return the system λI + G̃ of a kernel, factorised.
 
-        K is a `Gram` or an array, which may be overwritten. The system solves β = A targets, where A
-        is its inverse on centred vectors.
+        K is a `Gram` or an array, which may be overwritten. The system solves for β = A targets,
+        where A is its inverse on centred vectors.
 
         Raises
         ------
