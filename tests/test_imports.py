@@ -31,7 +31,7 @@ FLOORS = (
     {"machines"},
     {"learning"},
     {"engine"},
-    {"estimators"},
+    {"estimators", "plots.drawing"},
     {
         "bayesian",
         "discriminant",
@@ -70,7 +70,15 @@ LENT = {
     ("pairs", "ridge"): "least squares on pairs have the criteria of the ridge estimators",
 }
 #: Lists of public names, which name families without loading them.
-DOORS = {"kernelmosaic", "kernelmosaic.estimators", "kernelmosaic.kernels"}
+DOORS = {
+    "kernelmosaic",
+    "kernelmosaic.estimators",
+    "kernelmosaic.kernels",
+    "kernelmosaic.plots",
+}
+#: Modules that are rooms of their own, below the rest of their package: what all displays draw
+#: with, those of families too.
+BASES = {"plots.drawing"}
 #: A module of `gpu` belongs to the room whose work it does on a device; the entry imports none of
 #: them by itself.
 ON_A_DEVICE = {
@@ -138,7 +146,11 @@ def imports_of(source: str, package: str) -> Iterator[Import]:
 def room_of(module: str) -> str:
     """Return the room of a dotted name inside the package."""
     _, room, *rest = module.split(".")
-    return ON_A_DEVICE.get(rest[0], f"gpu.{rest[0]}") if room == "gpu" and rest else room
+    if not rest:
+        return room
+    if f"{room}.{rest[0]}" in BASES:
+        return f"{room}.{rest[0]}"
+    return ON_A_DEVICE.get(rest[0], f"gpu.{rest[0]}") if room == "gpu" else room
 
 
 def faults(source: str, module: str, is_package: bool = False) -> list[str]:
@@ -259,6 +271,10 @@ def test_imports_point_downwards_and_heavy_packages_wait(path, module):
         ("class A:\n    import matplotlib.pyplot as plt", "kernelmosaic.plots.plane", True),
         ("from kernelmosaic.solvers._numba_smo import ascend", "kernelmosaic.solvers.smo", True),
         ("from kernelmosaic.solvers import _numba_smo", "kernelmosaic.solvers.smo", True),
+        ("from kernelmosaic.plots import drawing", "kernelmosaic.survival.displays", False),
+        ("from kernelmosaic.plots.drawing import Display", "kernelmosaic.ridge.displays", False),
+        ("from kernelmosaic.plots.plane import Display", "kernelmosaic.ridge.displays", True),
+        ("from kernelmosaic.ridge import displays", "kernelmosaic.plots.drawing", True),
         ("import typer", "kernelmosaic.estimators.mkl", True),
         ("from kernelmosaic.tables import read_table", "kernelmosaic.cli.fit", False),
         ("from kernelmosaic.tables import read_table", "kernelmosaic.demo", True),

@@ -25,7 +25,7 @@ from kernelmosaic.estimators import LocalizedMKLClassifier
 from kernelmosaic.inspection import feature_importance, kernel_importance, stability
 from kernelmosaic.kernels import Gaussian, Linear
 from kernelmosaic.model_selection import PathSearchCV
-from kernelmosaic.single_cell import Part, to_anndata, views_from_anndata
+from kernelmosaic.single_cell import Modality, to_anndata, views_from_anndata
 from kernelmosaic.stacking import SparseTable
 
 N, GENES = 48, [f"G{j}" for j in range(12)]
@@ -184,7 +184,7 @@ def test_a_file_is_read_in_blocks(form):
     np.testing.assert_array_equal(
         X.to_numpy() if form is np.asarray else X.toarray(), COUNTS[:, USED]
     )
-    part = replace(Part.of("", "", annotated(held), None, use_raw=False), block=12 * 20)
+    part = replace(Modality.of("", "", annotated(held), None, use_raw=False), block=12 * 20)
     held.blocks.clear()
     values = part.read(np.array(USED))
     assert [rows.stop - rows.start for rows in held.blocks] == [20, 20, 8]

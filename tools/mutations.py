@@ -1052,7 +1052,7 @@ MUTATIONS = (
         "other-versions-read",
         "model files of another version read as if known",
         "persistence.py",
-        "    if _release(writer)[:2] != own:\n",
+        "    if _release(writer)[:2] != release:\n",
         "    if False:\n",
         "test_persistence.py",
     ),

@@ -2,8 +2,8 @@
 
 All estimators can be imported from here; ``__all__`` has those of first choice,
 `kernelmosaic.estimators` also those of single papers, such as ``LocalizedMKLClassifier``. Kernels
-live in `kernelmosaic.kernels`, generators of toy data in `kernelmosaic.datasets`. Names are
-resolved on first use, so that ``import kernelmosaic`` alone costs nothing.
+are in `kernelmosaic.kernels`, generators of toy data in `kernelmosaic.datasets`. Names are
+resolved on first use, so that ``import kernelmosaic`` alone costs next to nothing.
 """
 
 # ruff: noqa: F403, F405
@@ -50,18 +50,21 @@ __all__ = [
     "stats",
 ]
 
-#: Where the public names are defined that are neither estimators nor sub-packages.
+#: The modules of the public names that are neither estimators nor sub-packages.
 _HOMES = {"load": "persistence", "save": "persistence", "stack_views": "stacking"}
 
 
 def __getattr__(name: str) -> Any:
+    # Classes are estimators.
     home = "estimators" if name[0].isupper() else _HOMES.get(name)
     if home is None and name in __all__:
         return import_module(f"kernelmosaic.{name}")
-    # What a module holds beside its public names is not for others.
-    if home is None or name not in (module := import_module(f"kernelmosaic.{home}")).__all__:
+    module = None if home is None else import_module(f"kernelmosaic.{home}")
+    # Names of the module that are not in its `__all__` are not public.
+    if module is None or name not in module.__all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    globals()[name] = getattr(module, name)  # the next look-up does not come here
+    # The next access finds the name in the module and does not come here.
+    globals()[name] = getattr(module, name)
     return globals()[name]
 
 

@@ -1,4 +1,4 @@
-"""Names for the types of what crosses the seams: arrays, samples, targets, estimators.
+"""Names for the types of arguments and results: arrays, samples, targets, estimators.
 
 Samples, targets and blocks of kernels may be NumPy arrays, sparse matrices, data frames or torch
 tensors, which no common type describes: their names document the meaning, and type checkers treat
@@ -18,7 +18,7 @@ Array: TypeAlias = NDArray[np.float64]
 Indices: TypeAlias = NDArray[np.intp]
 #: Truth values.
 Mask: TypeAlias = NDArray[np.bool_]
-#: A NumPy array of whatever numbers.
+#: A NumPy array of any type.
 AnyArray: TypeAlias = NDArray[Any]
 #: A NumPy array, or a torch tensor on a device.
 ArrayOrTensor: TypeAlias = Any
@@ -34,7 +34,7 @@ RowIndex: TypeAlias = Any
 Estimator: TypeAlias = Any
 #: A seed, a generator of scikit-learn's kind, or None.
 Seed: TypeAlias = Any
-#: What NumPy or torch takes for a type of numbers.
+#: A type of numbers as NumPy accepts it, or None.
 DType: TypeAlias = Any
 #: The `kernels` parameter: kernels, or names with kernels and columns.
 KernelsLike: TypeAlias = Any

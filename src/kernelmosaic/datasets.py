@@ -1,4 +1,4 @@
-"""Toy mixtures of Gaussians with their Bayes rule, and sets from a folder of files."""
+"""Toy mixtures of Gaussians with their Bayes rule, and data sets from a folder of files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,16 @@ __all__ = ["BayesRule", "load", "make_gaussians"]
 
 @dataclass(frozen=True)
 class Mixture:
-    """The components of both classes, one per row."""
+    """The Gaussian components of two classes, one per row, with diagonal covariances.
+
+    Attributes
+    ----------
+    labels : ndarray of shape (n_components,)
+        The class of each component, −1 or +1.
+    priors : ndarray of shape (n_components,)
+        The probabilities of the components.
+    means, variances : ndarray of shape (n_components, 2)
+    """
 
     labels: NDArray[np.int64]
     priors: Array
@@ -41,22 +50,35 @@ class Mixture:
         return np.asarray(logsumexp(log_peaks - 0.5 * squares.sum(axis=2), axis=1))
 
 
+#: The components of the toy problems by their number: for each class the prior and the first
+#: coordinate of the mean of every component.
+_COMPONENTS = {
+    2: {+1: [(0.50, -1.0)], -1: [(0.50, 1.0)]},
+    3: {+1: [(0.25, -2.0), (0.25, 2.0)], -1: [(0.50, 0.0)]},
+    4: {+1: [(0.25, -3.0), (0.25, 1.0)], -1: [(0.25, -1.0), (0.25, 3.0)]},
+    5: {+1: [(0.16, -4.0), (0.18, 0.0), (0.16, 4.0)], -1: [(0.25, -2.0), (0.25, 2.0)]},
+}
+#: Standard deviations around every mean beyond which a mixture has no mass that a double counts.
+_REACH = 8
+#: Data sets that scikit-learn carries and `load` knows.
+_CARRIED = ("breast_cancer", "diabetes", "digits", "iris", "wine")
+#: The environment variable that names the folder of data sets.
+_FOLDER_VARIABLE = "KERNELMOSAIC_DATA"
+
+
 def mixture_of(n_components: int) -> Mixture:
-    """Return the components of a toy problem."""
-    # By number of components: prior and first coordinate of the mean, for the components of each
-    # class.
-    known = {
-        2: {+1: [(0.50, -1.0)], -1: [(0.50, 1.0)]},
-        3: {+1: [(0.25, -2.0), (0.25, 2.0)], -1: [(0.50, 0.0)]},
-        4: {+1: [(0.25, -3.0), (0.25, 1.0)], -1: [(0.25, -1.0), (0.25, 3.0)]},
-        5: {+1: [(0.16, -4.0), (0.18, 0.0), (0.16, 4.0)], -1: [(0.25, -2.0), (0.25, 2.0)]},
-    }
-    check_choice("n_components", n_components, known)
-    rows = [(label, *row) for label, of_class in known[n_components].items() for row in of_class]
-    labels, priors, first = (np.array(column) for column in zip(*rows, strict=True))
+    """Return the mixture of a toy problem by its number of components."""
+    check_choice("n_components", n_components, _COMPONENTS)
+    rows = [
+        (label, prior, first_mean)
+        for label, components in _COMPONENTS[n_components].items()
+        for prior, first_mean in components
+    ]
+    labels, priors, first_means = (np.array(column) for column in zip(*rows, strict=True))
     # The second coordinate of the mean and the (diagonal) covariance depend on the class alone.
-    means = np.column_stack([first, np.where(labels > 0, 1.0, -2.2)])
-    return Mixture(labels, priors, means, np.where(labels[:, None] > 0, (0.8, 2.0), (0.8, 4.0)))
+    means = np.column_stack([first_means, np.where(labels > 0, 1.0, -2.2)])
+    variances = np.where(labels[:, None] > 0, (0.8, 2.0), (0.8, 4.0))
+    return Mixture(labels, priors, means, variances)
 
 
 def make_gaussians(
@@ -102,8 +124,9 @@ def make_gaussians(
 
 @dataclass(frozen=True)
 class BayesRule:
-    """The best classifier, from the mixture itself; no other is more accurate on fresh samples of
-    it.
+    """The best classifier for a mixture of Gaussians, computed from the mixture itself.
+
+    No other is more accurate on new samples of it.
 
     Parameters
     ----------
@@ -124,12 +147,12 @@ class BayesRule:
         mixture_of(self.n_components)
 
     def decision_function(self, X: ArrayLike) -> Array:
-        """Return the log-odds log p(x, +1) − log p(x, −1) of each row of X: its sign is the best
-        possible answer."""
-        mixture, points = (
-            mixture_of(self.n_components),
-            check_array(X, dtype=np.float64, input_name="X"),
-        )
+        """Return the log-odds log p(x, +1) − log p(x, −1) of each row of X.
+
+        Their sign is the best possible answer.
+        """
+        mixture = mixture_of(self.n_components)
+        points = check_array(X, dtype=np.float64, input_name="X")
         if points.shape[1] != 2:
             raise ValueError(f"X has {points.shape[1]} columns: the mixtures have two; give 2.")
         return mixture.log_joint(points, +1) - mixture.log_joint(points, -1)
@@ -148,27 +171,30 @@ class BayesRule:
             with its square.
         """
         mixture = mixture_of(self.n_components)
-        # Beyond eight standard deviations of every component there is nothing left that a double
-        # could count.
-        reach = 8 * np.sqrt(mixture.variances)
-        low, high = (mixture.means - reach).min(axis=0), (mixture.means + reach).max(axis=0)
-        grid = [np.arange(a, b + step, step) for a, b in zip(low, high, strict=True)]
+        reach = _REACH * np.sqrt(mixture.variances)
+        low = (mixture.means - reach).min(axis=0)
+        high = (mixture.means + reach).max(axis=0)
         # The covariances are diagonal: the density of a component at a point of the grid is a
-        # product of two numbers.
-        first, second = (
-            np.exp(-0.5 * (points[:, None] - means) ** 2 / variances)
-            / np.sqrt(2 * np.pi * variances)
-            for points, means, variances in zip(
-                grid, mixture.means.T, mixture.variances.T, strict=True
+        # product of two numbers, one for each coordinate.
+        densities = []
+        for coordinate in range(2):
+            points = np.arange(low[coordinate], high[coordinate] + step, step)
+            means = mixture.means[:, coordinate]
+            variances = mixture.variances[:, coordinate]
+            densities.append(
+                np.exp(-0.5 * (points[:, None] - means) ** 2 / variances)
+                / np.sqrt(2 * np.pi * variances)
             )
-        )
-        by_class = [mixture.labels == label for label in (+1, -1)]
-        # A line at a time: the grid as a whole would fill memory for nothing.
-        lines = (
-            np.maximum(*(second[:, own] @ row[own] for own in by_class))
-            for row in first * mixture.priors
-        )
-        return float(sum(line.sum() for line in lines) * step**2)
+        first, second = densities
+        positive = mixture.labels == +1
+        negative = mixture.labels == -1
+        # Line by line, since the whole grid would fill memory.
+        total = 0.0
+        for row in first * mixture.priors:
+            p_positive = second[:, positive] @ row[positive]
+            p_negative = second[:, negative] @ row[negative]
+            total += np.maximum(p_positive, p_negative).sum()
+        return float(total * step**2)
 
 
 # Sets from files ----------------------------------------------------------------------------------
@@ -216,68 +242,67 @@ def load(
     >>> wine.data.shape
     (178, 13)
     """
-    folder, carried = (
-        data_folder(data_home),
-        ("breast_cancer", "diabetes", "digits", "iris", "wine"),
-    )
+    folder = data_folder(data_home)
     path = None if folder is None else folder / f"{name}.npz"
     if path is not None and path.is_file():
-        found = _read(path)
-    elif name in carried:
+        bunch = _read(path)
+    elif name in _CARRIED:
         import sklearn.datasets
 
-        found = Bunch(views={}, columns={}, **getattr(sklearn.datasets, f"load_{name}")())
+        load_carried = getattr(sklearn.datasets, f"load_{name}")
+        bunch = Bunch(views={}, columns={}, **load_carried())
     else:
         raise FileNotFoundError(
             f"name={name!r}: {name}.npz was not found. Put it into a folder and name that folder by"
             " data_home=… or the environment variable KERNELMOSAIC_DATA, or give one of"
-            f" {', '.join(carried)}."
+            f" {', '.join(_CARRIED)}."
         )
-    return (found.data, found.target) if return_X_y else found
+    return (bunch.data, bunch.target) if return_X_y else bunch
 
 
 def data_folder(data_home: str | os.PathLike[str] | None) -> Path | None:
-    """Return the folder of npz files that the argument or the environment names; None where neither
-    does."""
-    variable = "KERNELMOSAIC_DATA"
-    said, value = (
-        ("data_home", data_home) if data_home is not None else (variable, os.environ.get(variable))
-    )
+    """Return the folder of data sets that the argument or the environment names, or None."""
+    source = "data_home"
+    value = data_home
+    if data_home is None:
+        source = _FOLDER_VARIABLE
+        value = os.environ.get(_FOLDER_VARIABLE)
     if not value:
         return None
     folder = Path(value).expanduser()
     if not folder.is_dir():
         raise FileNotFoundError(
-            f"{said}={str(value)!r} is not a folder: give one that holds the sets as npz files."
+            f"{source}={str(value)!r} is not a folder: give one that holds the sets as npz files."
         )
     return folder
 
 
 def _read(path: Path) -> Bunch:
-    """Return the arrays of a file under the names of a Bunch."""
+    """Return the data set in an npz file: data, target, views, columns and further arrays."""
     with np.load(path, allow_pickle=False) as stored:
         arrays = {key: stored[key] for key in stored.files}
     if "y" not in arrays:
         raise ValueError(f"{path} holds {', '.join(arrays)}: an array y of the targets is needed.")
-    y, X = arrays.pop("y"), arrays.pop("X", None)
-    views = (
-        {}
-        if X is not None
-        else {key: v for key, v in arrays.items() if v.ndim == 2 and len(v) == len(y)}
-    )
-    views = {key: arrays.pop(key).astype(np.float64) for key in views}
-    if X is None and not views:
+    y = arrays.pop("y")
+    X = arrays.pop("X", None)
+    views = {}
+    if X is None:
+        view_names = [
+            key for key, array in arrays.items() if array.ndim == 2 and len(array) == len(y)
+        ]
+        views = {key: arrays.pop(key).astype(np.float64) for key in view_names}
+        if not views:
+            raise ValueError(
+                f"{path} holds no X, and no view, which is a matrix with one row per entry of y."
+            )
+    reserved = [key for key in ("data", "target", "views", "columns") if key in arrays]
+    if reserved:
         raise ValueError(
-            f"{path} holds no X, and no view, which is a matrix with one row per entry of y."
+            f"{path} holds an array called {reserved[0]!r}, as a part of the result is: rename it."
         )
-    taken = [key for key in ("data", "target", "views", "columns") if key in arrays]
-    if taken:
-        raise ValueError(
-            f"{path} holds an array called {taken[0]!r}, as a part of the result is: rename it."
-        )
-    data, columns = (
-        stack_views(views)
-        if X is None
-        else (X.astype(np.float64) if X.dtype.kind in "biuf" else X, {})
-    )
+    columns: dict[str, list[int]] = {}
+    if X is None:
+        data, columns = stack_views(views)
+    else:
+        data = X.astype(np.float64) if X.dtype.kind in "biuf" else X
     return Bunch(data=data, target=y, views=views, columns=columns, **arrays)

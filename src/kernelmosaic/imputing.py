@@ -1,5 +1,5 @@
-"""Empty cells of a table filled with values of the training rows; views that a sample lacks stay
-missing."""
+"""Imputation: empty cells are filled with values of the training samples; views that a sample
+lacks stay missing."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from kernelmosaic.stacking import StackedViews, are_tables, list_columns, stack_
 
 __all__ = ["ViewImputer"]
 
-#: Letters of NumPy for numbers and truth values.
+#: NumPy's letters for types of numbers and truth values.
 _KINDS_OF_NUMBERS = "biuf"
 
 
@@ -80,40 +80,56 @@ class ViewImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self.strategy = strategy
 
     def fit(self, X: MatrixLike, y: TargetLike = None) -> Self:
-        """Learn what fills each column of an array, a data frame, several tables or what
-        `stack_views` returns."""
+        """Learn what fills each column.
+
+        Parameters
+        ----------
+        X : array-like, data frame, several tables or what `stack_views` returns
+            Training samples.
+        y : None
+            Ignored.
+        """
         check_choice("strategy", self.strategy, ("median", "most_frequent"))
-        stacked = stack_tables(X) if are_tables(X) else None
-        self.views_ = {} if stacked is None else stacked.views
-        table = X if stacked is None else stacked.X
+        table = X
+        self.views_: dict[str, list[Any]] = {}
+        if are_tables(X):
+            table, self.views_ = stack_tables(X)
         values, empty = self._read(table, reset=True)
-        fill = [
-            self._fill_of(values[~empty[:, j], j], kind)
-            for j, kind in enumerate(kinds_of_columns(table, values))
-        ]
-        self.fill_ = np.array(fill, dtype=None if values.dtype.kind in "biuf" else object)
+        fill = []
+        for j, kind in enumerate(kinds_of_columns(table, values)):
+            full_cells = values[~empty[:, j], j]
+            fill.append(self._fill_of(full_cells, kind))
+        has_numbers = values.dtype.kind in _KINDS_OF_NUMBERS
+        self.fill_ = np.array(fill, dtype=None if has_numbers else object)
         return self
 
     def _fill_of(self, cells: AnyArray, kind: str) -> Any:
-        """Return what fills a column, from the cells that are not empty and the kind of the
-        column."""
+        """Return what fills the empty cells of a column.
+
+        Parameters
+        ----------
+        cells : ndarray
+            The cells that are not empty.
+        kind : str
+            The kind of the column, as `kinds_of_columns` names it.
+        """
         if len(cells) == 0:
             return 0.0 if kind in _KINDS_OF_NUMBERS else ""
         if kind == "b" or all(isinstance(cell, bool | np.bool_) for cell in cells):
             return bool(np.mean(cells.astype(np.float64)) > 0.5)
-        is_number = kind != "category" and all(isinstance(cell, Real) for cell in cells)
-        if is_number and self.strategy == "median":
+        has_numbers = kind != "category" and all(isinstance(cell, Real) for cell in cells)
+        if has_numbers and self.strategy == "median":
             return float(np.median(cells.astype(np.float64)))
         counts = Counter(cells.tolist())
-        most = max(counts.values())
-        candidates = [cell for cell, count in counts.items() if count == most]
+        largest_count = max(counts.values())
+        most_frequent = [cell for cell, count in counts.items() if count == largest_count]
         try:
-            return min(candidates)
-        except TypeError:  # numbers beside text
-            return min(candidates, key=str)
+            return min(most_frequent)
+        except TypeError:  # numbers and texts have no common order
+            return min(most_frequent, key=str)
 
     def transform(self, X: MatrixLike) -> MatrixLike:
-        """Return the samples with cells filled.
+        """Return the samples with empty cells filled.
 
         Parameters
         ----------
@@ -131,30 +147,42 @@ class ViewImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         if not are_tables(X):
             return self._filled(X, self.views)
         stacked = stack_tables(X, self.views_ or None)
-        filled = self._filled(stacked.X, stacked.views if self.views is None else self.views)
-        return StackedViews(
-            filled, stacked.views if hasattr(filled, "columns") else stacked.numbers
-        )
+        views = stacked.views if self.views is None else self.views
+        filled = self._filled(stacked.X, views)
+        is_frame = hasattr(filled, "columns")
+        return StackedViews(filled, stacked.views if is_frame else stacked.numbers)
 
     def _filled(self, X: MatrixLike, views: Any) -> MatrixLike:
-        """Return one table with cells filled, but for rows that are empty in all columns of a
-        view."""
+        """Return one table with empty cells filled, except in views that a row lacks as a whole.
+
+        Parameters
+        ----------
+        X : array or data frame
+        views : mapping, sequence or None
+            The columns of each view, as the parameter of the constructor.
+        """
         values, empty = self._read(X, reset=False)
-        groups = [] if views is None else views.values() if isinstance(views, Mapping) else views
-        places = [
-            np.asarray(_get_column_indices(X, list(group)), dtype=np.intp) for group in groups
+        if views is None:
+            column_lists: Any = []
+        else:
+            column_lists = views.values() if isinstance(views, Mapping) else views
+        columns_of_views = [
+            np.asarray(_get_column_indices(X, list(columns)), dtype=np.intp)
+            for columns in column_lists
         ]
-        readers = Counter(j for view in places for j in view.tolist())
-        for view in places:
-            # A column that two views read is there for both or for none, so it is filled.
-            if all(readers[j] == 1 for j in view.tolist()):
-                empty[np.ix_(empty[:, view].all(axis=1), view)] = False
+        n_views = Counter(j for columns in columns_of_views for j in columns.tolist())
+        for columns in columns_of_views:
+            # Two views that share a column lack it together or not at all, so their cells are
+            # filled.
+            if all(n_views[j] == 1 for j in columns.tolist()):
+                lacks_view = empty[:, columns].all(axis=1)
+                empty[np.ix_(lacks_view, columns)] = False
         if is_pandas(X) or is_polars(X):
             return fill_frame(X, empty, self.fill_.tolist())
         return np.where(empty, self.fill_, values)
 
     def _read(self, X: MatrixLike, reset: bool) -> tuple[AnyArray, Mask]:
-        """Return the cells, and which are empty."""
+        """Return the cells of a table as an array, and the mask of the empty ones."""
         values = validate_data(
             self, read_frame(X), reset=reset, dtype=None, ensure_all_finite="allow-nan"
         )
@@ -162,18 +190,19 @@ class ViewImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = tags.input_tags.string = tags.input_tags.categorical = True
+        tags.input_tags.allow_nan = True
+        tags.input_tags.string = True
+        tags.input_tags.categorical = True
         return tags
 
 
 class ViewTransformer(ColumnTransformer):
-    """A column transformer whose error lists, in order and by view, the columns that a data frame
-    lacks."""
+    """A column transformer whose error lists, by view, the columns that a data frame lacks."""
 
     def transform(self, X: MatrixLike, **params: Any) -> MatrixLike:
-        """Transform the columns of a data frame."""
-        known: Any = getattr(X, "columns", self.feature_names_in_)
-        lost = [name for name in self.feature_names_in_ if name not in known]
+        """Return the transformed columns of a data frame, or raise if it lacks one of them."""
+        columns: Any = getattr(X, "columns", self.feature_names_in_)
+        lost = [name for name in self.feature_names_in_ if name not in columns]
         if lost:
             raise ValueError(
                 f"X lacks {list_columns(lost)} that the model reads: give a data frame with all"

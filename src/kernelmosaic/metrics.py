@@ -1,8 +1,7 @@
-"""How well survival is predicted: concordance and Brier score of samples whose times may be
-censored.
+"""Scores of survival predictions: concordance and Brier score where times may be censored.
 
-``y`` is in every form that :meth:`kernelmosaic.MKLSurvival.fit` takes, and predictions are the
-larger the longer the survival. The scores are defined in `kernelmosaic.survival.metrics`.
+Targets ``y`` are in any form that :meth:`kernelmosaic.MKLSurvival.fit` takes. A larger prediction
+means a longer survival. The scores are defined in `kernelmosaic.survival.metrics`.
 """
 
 from __future__ import annotations

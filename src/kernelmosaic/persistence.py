@@ -1,10 +1,10 @@
 """Model files: fitted estimators written to disk and read back without running anyone's code.
 
-A model file is a skops archive with one more member, ``kernelmosaic.json``, which names what wrote
-it. Objects are rebuilt only if their types are on a list: those of this package and those of NumPy,
-SciPy and scikit-learn that a model is made of. The digest in the header finds damage and changes
-made by hand. It is no signature: who can write the file can write the digest too, and then decides
-what the model predicts, but still not what runs.
+A model file is a skops archive with one more member, the header ``kernelmosaic.json``, which names
+the versions that wrote it. Objects are rebuilt only if `is_trusted` accepts their types: those of
+this package, and those of NumPy, SciPy and scikit-learn that models consist of. The digest in the
+header finds damage and changes made by hand. It is no signature: whoever can write the file can
+write the digest too, and then decides what the model predicts, but still not which code runs.
 """
 
 from __future__ import annotations
@@ -41,12 +41,14 @@ from kernelmosaic.kernels import HOMES as KERNEL_HOMES
 
 __all__ = ["ModelFileInfo", "info", "load", "save"]
 
+#: The name of the header in the archive.
 _HEADER = "kernelmosaic.json"
+#: What an error advises to give in place of a file that is no model file.
 _MODEL = "the path of a file that save or `kernelmosaic fit` wrote"
-#: Bytes that a model file may unpack to, unless `max_bytes` says otherwise: a small file may hold
-#: many zeros.
+#: Default bound on the bytes that a model file may unpack to; chosen by hand. A small file can
+#: unpack to very many zeros.
 MAX_BYTES = 2**31
-#: Sparse support samples, which skops rebuilds by scipy.sparse.load_npz, without pickled objects.
+#: Types of sparse samples, which skops rebuilds by scipy.sparse.load_npz, without pickled objects.
 _SPARSE = {
     *(
         f"scipy.sparse._{form}.{form}_{kind}"
@@ -56,11 +58,10 @@ _SPARSE = {
     # A sparse table is read back without the names of its columns, which the model knows.
     "kernelmosaic.stacking.SparseTable",
 }
-#: What preprocessing holds beside arrays: their dtypes, and the curves of SplineTransformer, which
-#: are arrays, too.
+#: Further types that consist of arrays: dtypes, and the curves of SplineTransformer.
 _ARRAY_TYPES = {"numpy.dtype", "scipy.interpolate._bsplines.BSpline"}
-#: Where scikit-learn has functions of arrays that its preprocessing is given: scores of columns,
-#: and scales.
+#: Modules of scikit-learn whose public functions compute with arrays. Its preprocessing takes such
+#: functions as parameters: scores of columns, and scales.
 _FUNCTION_MODULES = ("sklearn.feature_selection", "sklearn.preprocessing")
 
 
@@ -73,9 +74,9 @@ class ModelFileInfo:
     estimator : str
         Class of the estimator.
     kernelmosaic_version, sklearn_version, python_version : str
-        What wrote it.
+        The versions that wrote it.
     created : str
-        When, in ISO 8601, UTC.
+        The time of writing, in ISO 8601, UTC.
     digest : str
         SHA-256 of the other members.
     """
@@ -93,9 +94,9 @@ def save(
 ) -> None:
     """Write an estimator to a file.
 
-    The file is complete or not there: it is written beside its place and then moved. An existing
-    file is replaced, also where a symbolic link leads to it, and keeps its mode; a device or a FIFO
-    is refused. Of several runs that save to the same file at once, the last one wins.
+    The file is complete or does not exist: it is written beside its path and then moved there. An
+    existing file is replaced, also where a symbolic link leads to it, and keeps its mode; a device
+    or a FIFO is refused. Of several runs that save to the same file at once, the last one wins.
 
     Parameters
     ----------
@@ -133,7 +134,7 @@ def save(
     try:
         data = skops_io.dumps(estimator, compression=zipfile.ZIP_DEFLATED)
         unknown = _unknown(skops_io.get_untrusted_types(data=data), trusted)
-    except Exception as error:  # whatever its attributes raise as their state is read
+    except Exception as error:  # attributes may raise anything as their state is read
         raise ValueError(
             f"{type(estimator).__name__} cannot be saved: {error}. Parameters and attributes must"
             " be arrays, numbers, text, lists, dicts, kernels and estimators."
@@ -213,9 +214,9 @@ def load(
     data = existing_file(_read_path(path), _MODEL).read_bytes()
     header = _read_header(path, data, max_bytes)
     try:
-        held = skops_io.get_untrusted_types(data=data)
-        unknown = _unknown(held, trusted)
-    except Exception as error:  # whatever a schema made by hand provokes
+        types = skops_io.get_untrusted_types(data=data)
+        unknown = _unknown(types, trusted)
+    except Exception as error:  # a schema that was changed by hand may provoke any error
         raise ValueError(f"{path} is damaged or was changed: {error!r}.") from error
     if unknown:
         raise ValueError(
@@ -230,16 +231,18 @@ def load(
         }
         warnings.warn(InconsistentVersionWarning(estimator_name=name, **versions), stacklevel=2)
     try:
-        estimator = skops_io.loads(data, trusted=held)  # all of them are known by now
+        # Each of these types is trusted: the others were refused above.
+        estimator = skops_io.loads(data, trusted=types)
     except Exception as error:
         raise ValueError(
             f"{path} cannot be rebuilt: {error!r}. It was written by kernelmosaic"
             f" {header.kernelmosaic_version} with scikit-learn {header.sklearn_version}."
         ) from error
-    if (kind := _type_name(type(estimator))) != header.estimator:
+    class_name = _type_name(type(estimator))
+    if class_name != header.estimator:
         raise ValueError(
             f"{path} is damaged or was changed: its header names {header.estimator}, and it holds"
-            f" {kind}."
+            f" {class_name}."
         )
     return estimator
 
@@ -261,7 +264,7 @@ def info(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> ModelFi
 
 
 def _read_path(path: Any) -> Path:
-    """Return the path of a model file, or raise if it is none."""
+    """Return the path of a model file, or raise if it is neither text nor a path."""
     if not isinstance(path, str | os.PathLike):
         raise TypeError(
             f"path={reprlib.repr(path)}: give the name of a file, such as 'model.skops'."
@@ -269,71 +272,87 @@ def _read_path(path: Any) -> Path:
     return Path(path)
 
 
+# Types that are rebuilt ---------------------------------------------------------------------------
+
+
 @cache
 def is_trusted(name: str) -> bool:
-    """Whether a type, given by its full name, is rebuilt although skops itself does not trust
-    it."""
-    module, _, last = name.rpartition(".")
+    """Whether objects of a type, given by its full name, are rebuilt from a model file.
+
+    Types that skops trusts by itself are not asked for here. The module of the type is imported
+    only if models may hold objects of it.
+    """
     if name in _SPARSE or name in _ARRAY_TYPES or _is_function_of_arrays(name):
         return True
+    module, _, last = name.rpartition(".")
     if not _may_hold_types(module):
         return False
     try:
         kind: Any = getattr(import_module(module), last, None)
     except ImportError:
         return False
-    is_its_own = isinstance(kind, type) and _type_name(kind) == name
+    # The module itself defines the class, rather than importing it.
+    is_defined_there = isinstance(kind, type) and _type_name(kind) == name
     if module.startswith("kernelmosaic."):
-        return is_its_own
-    is_estimator = (
-        is_its_own
-        and issubclass(kind, BaseEstimator)
-        and not isabstract(kind)
-        and not last.startswith("_")
-    )
-    # Fields of numbers and estimators, without code of its own.
-    is_record = is_its_own and issubclass(kind, tuple) and hasattr(kind, "_fields")
-    return is_estimator or is_record or name in _from_scikit_learn()
+        return is_defined_there
+    if is_defined_there and _is_estimator_or_record(kind):
+        return True
+    return name in _from_scikit_learn()
+
+
+def _is_estimator_or_record(kind: type) -> bool:
+    """Whether a class of scikit-learn is a public estimator or a named tuple.
+
+    A named tuple has fields of numbers and estimators, and no code of its own.
+    """
+    if issubclass(kind, tuple) and hasattr(kind, "_fields"):
+        return True
+    is_estimator = issubclass(kind, BaseEstimator) and not isabstract(kind)
+    return is_estimator and not kind.__name__.startswith("_")
 
 
 def _is_function_of_arrays(name: str) -> bool:
-    """Whether a name is that of a function of arrays that opens no file and calls nothing that it
-    is given.
+    """Whether a name is that of a function of arrays that opens no file and calls no argument.
 
     Of scikit-learn these are the public functions of `_FUNCTION_MODULES`; of NumPy those of one
     array, such as the mean or the median; of SciPy its own name for ``numpy.asarray``.
     """
     module, _, last = name.rpartition(".")
     if module.partition(".")[0] == "sklearn":
-        homes = [import_module(home) for home in _FUNCTION_MODULES]
-        public = [getattr(home, last) for home in homes if last in home.__all__]
-        return any(isfunction(function) and _type_name(function) == name for function in public)
+        for home in map(import_module, _FUNCTION_MODULES):
+            function = getattr(home, last) if last in home.__all__ else None
+            if isfunction(function) and _type_name(function) == name:
+                return True
+        return False
     if module == "numpy":
         return _reads_one_array(getattr(import_module(module), last, None))
     return name == "scipy._lib.array_api_compat.numpy._aliases.asarray"
 
 
 def _reads_one_array(function: object) -> bool:
-    """Whether a function of NumPy has an array as its first parameter, and none that it would
-    call."""
+    """Whether a NumPy function computes with an array and calls no argument.
+
+    Its first parameter is an array, and no parameter is a function.
+    """
     if not callable(function) or isinstance(function, type):
         return False
     try:
         names = list(signature(function).parameters)
-    except (TypeError, ValueError):  # written in C, without a signature
+    except (TypeError, ValueError):  # a function in C without a signature
         return False
     takes_functions = any(name.startswith(("func", "format")) for name in names)
     return names[:1] in (["a"], ["x"]) and not takes_functions
 
 
 def _may_hold_types(module: str) -> bool:
-    """Whether a module is one whose types models may hold, and so is imported to see."""
-    package, _, rest = module.partition(".")
-    parts = rest.split(".")
-    if package == "sklearn":  # what scikit-learn itself passes over when it lists its estimators
+    """Whether a module may define types that models hold; only such modules are imported."""
+    package, _, path = module.partition(".")
+    parts = path.split(".")
+    if package == "sklearn":
+        # scikit-learn, too, leaves these modules out when it lists its estimators.
         return not {"tests", "externals", "conftest", "experimental", "estimator_checks"} & {*parts}
-    # Stacks, learners and readers of files are elsewhere: a model holds none, and building a reader
-    # opens its file.
+    # Stacks, learners and readers of files are defined elsewhere: a model holds none, and building
+    # a reader opens its file.
     homes = {"kernels", "estimators", "imputing", "schema", "model_selection"}
     homes |= {"gram.kernel_set", "gram.missing", "gram.normalizing", "gram.feature_maps"}
     homes |= {
@@ -343,76 +362,98 @@ def _may_hold_types(module: str) -> bool:
         "engine.samples",
         "engine.tasks",
     }
-    # A family has in its folder what its models hold, and nothing that reads files.
-    homes |= {
-        module.partition(".")[0] for module in (*ESTIMATOR_HOMES.values(), *KERNEL_HOMES.values())
-    }
-    # Modules that need one of these packages hold compiled loops and the like, no part of a model.
-    late = ("_numba_", "_torch_", "_dask_")
-    is_home = rest in homes or rest.rpartition(".")[0] in homes
-    return package == "kernelmosaic" and is_home and not parts[-1].startswith(late)
+    # The folders of families define what their models hold, and nothing that reads files.
+    public_homes = (*ESTIMATOR_HOMES.values(), *KERNEL_HOMES.values())
+    homes |= {home.partition(".")[0] for home in public_homes}
+    is_home = path in homes or path.rpartition(".")[0] in homes
+    # Modules that import these packages hold compiled loops and the like, which models do not.
+    imports_late_package = parts[-1].startswith(("_numba_", "_torch_", "_dask_"))
+    return package == "kernelmosaic" and is_home and not imports_late_package
 
 
 @cache
 def _from_scikit_learn() -> frozenset[str]:
-    """What searches and columns hold beside estimators: splitters and their routing, scorers,
-    patterns of names."""
+    """Return the names of trusted types and functions of scikit-learn that are no estimators.
+
+    Searches and column transformers hold them: splitters, scorers, the routing of metadata, and
+    patterns of column names.
+    """
     from sklearn.compose import _column_transformer, make_column_selector
     from sklearn.metrics import _scorer, get_scorer, get_scorer_names
     from sklearn.model_selection import _split
     from sklearn.utils._metadata_requests import MetadataRequest, MethodMetadataRequest
 
     kinds: list[Any] = [make_column_selector, MetadataRequest, MethodMetadataRequest]
-    if hasattr(
-        _column_transformer, "_RemainderColsList"
-    ):  # up to scikit-learn 1.6, columns that were left over
+    # Up to scikit-learn 1.6, a column transformer keeps the columns of its remainder in this type.
+    if hasattr(_column_transformer, "_RemainderColsList"):
         kinds.append(_column_transformer._RemainderColsList)
     for module in (_split, _scorer):
         kinds += [
-            k
-            for k in vars(module).values()
-            if isinstance(k, type) and k.__module__ == module.__name__
+            kind
+            for kind in vars(module).values()
+            if isinstance(kind, type) and kind.__module__ == module.__name__
         ]
     kinds += [get_scorer(name)._score_func for name in get_scorer_names()]
     return frozenset(map(_type_name, kinds))
 
 
 def _type_name(kind: Any) -> str:
+    """Return the full name of a class or function."""
     return f"{kind.__module__}.{kind.__name__}"
 
 
 def _unknown(types: Iterable[str], trusted: Iterable[str]) -> list[str]:
+    """Return the types that neither the user nor this package trusts."""
     return [name for name in types if name not in trusted and not is_trusted(name)]
 
 
 def _names(trusted: Iterable[str]) -> list[str]:
+    """Return the parameter `trusted` as a list of names, or raise if it holds anything else."""
     names = [trusted] if isinstance(trusted, str) else list(trusted)
     if not all(isinstance(name, str) for name in names):
         raise TypeError(f"trusted={trusted!r}: give full names, such as ['package.module.Class'].")
     return names
 
 
+# The header ---------------------------------------------------------------------------------------
+
+
 def _digest(archive: zipfile.ZipFile) -> str:
-    total = hashlib.sha256()
+    """Return the SHA-256 digest of all members of an archive but the header."""
+    digest = hashlib.sha256()
     for name in sorted(set(archive.namelist()) - {_HEADER}):
-        total.update(name.encode())
-        total.update(hashlib.sha256(archive.read(name)).digest())
-    return total.hexdigest()
+        digest.update(name.encode())
+        digest.update(hashlib.sha256(archive.read(name)).digest())
+    return digest.hexdigest()
 
 
 def _release(version: str) -> tuple[int, ...]:
-    """Return the numbers a version begins with."""
-    return tuple(
-        int(part) for part in re.findall(r"\d+", re.split(r"[^\d.]", version, maxsplit=1)[0])
-    )
+    """Return the numbers that a version begins with: (0, 4, 0) for 0.4.0rc1."""
+    numeric_part = re.split(r"[^\d.]", version, maxsplit=1)[0]
+    return tuple(int(number) for number in re.findall(r"\d+", numeric_part))
 
 
 def _read_header(path: str | os.PathLike[str], data: bytes, max_bytes: int) -> ModelFileInfo:
+    """Return the header of a model file, or raise if the file is damaged or cannot be read here.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The file that errors name.
+    data : bytes
+        Its content.
+    max_bytes : int
+        As in `load`.
+    """
+    # 1. The text of the header, and the digest of the other members.
+    text = None
+    digest = ""
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            text, digest, total = None, "", sum(member.file_size for member in archive.infolist())
-            if total <= max_bytes:
-                text = archive.read(_HEADER) if _HEADER in archive.namelist() else None
+            size = sum(member.file_size for member in archive.infolist())
+            if size <= max_bytes:
+                if _HEADER in archive.namelist():
+                    text = archive.read(_HEADER)
                 digest = _digest(archive)
     except (
         zipfile.BadZipFile,
@@ -423,13 +464,13 @@ def _read_header(path: str | os.PathLike[str], data: bytes, max_bytes: int) -> M
         OverflowError,
         ValueError,
     ) as error:
-        fault = str(error).removesuffix(".")
+        reason = str(error).removesuffix(".")
         raise ValueError(
-            f"{path} is not a model file, or a damaged one: {fault}; give {_MODEL}."
+            f"{path} is not a model file, or a damaged one: {reason}; give {_MODEL}."
         ) from error
-    if total > max_bytes:
+    if size > max_bytes:
         raise ValueError(
-            f"{path} unpacks to {total / 2**20:,.0f} MiB, above max_bytes={max_bytes}"
+            f"{path} unpacks to {size / 2**20:,.0f} MiB, above max_bytes={max_bytes}"
             f" ({max_bytes / 2**20:,.0f} MiB): if you know who wrote it, give load a larger"
             " max_bytes."
         )
@@ -439,34 +480,37 @@ def _read_header(path: str | os.PathLike[str], data: bytes, max_bytes: int) -> M
             " one."
         )
     try:
-        given = dict(json.loads(text))
+        entries = dict(json.loads(text))
     except (TypeError, ValueError, RecursionError) as error:
         raise ValueError(
             f"{path} is damaged or was changed: its {_HEADER} cannot be read."
         ) from error
-    own = _release(__version__)[:2]
-    writer = str(
-        given.get("kernelmosaic_version", __version__)
-    )  # a header without it is damaged, which is found below
-    if _release(writer)[:2] != own:
+
+    # 2. The version. A header without one is damaged, which the next step says.
+    release = _release(__version__)[:2]
+    writer = str(entries.get("kernelmosaic_version", __version__))
+    if _release(writer)[:2] != release:
         raise ValueError(
             f"{path} was written by kernelmosaic {writer}, and {__version__} reads only files of"
-            f" {own[0]}.{own[1]}: fit and save the model again, or read it with that version (pip"
-            f" install kernelmosaic=={writer})."
+            f" {release[0]}.{release[1]}: fit and save the model again, or read it with that"
+            f" version (pip install kernelmosaic=={writer})."
         )
-    missing = [field.name for field in fields(ModelFileInfo) if field.name not in given]
-    if missing or digest != given["digest"]:
-        fault = (
-            f"its {_HEADER} lacks {missing[0]}"
-            if missing
-            else "its content does not match its digest"
-        )
+
+    # 3. All entries, and the digest.
+    names = [field.name for field in fields(ModelFileInfo)]
+    missing = [name for name in names if name not in entries]
+    fault = None
+    if missing:
+        fault = f"its {_HEADER} lacks {missing[0]}"
+    elif digest != entries["digest"]:
+        fault = "its content does not match its digest"
+    if fault is not None:
         raise ValueError(f"{path} is damaged or was changed: {fault}.")
-    return ModelFileInfo(**{field.name: given[field.name] for field in fields(ModelFileInfo)})
+    return ModelFileInfo(**{name: entries[name] for name in names})
 
 
 def _skops_io() -> ModuleType:
-    """Return skops.io, imported where it is needed first: it imports all of scikit-learn."""
+    """Return the module skops.io, imported on first use because it imports all of scikit-learn."""
     try:
         return import_module("skops.io")
     except ImportError as error:

@@ -1,15 +1,16 @@
-"""Samples picked by what they hold, not by the row they stand in.
+"""Subsets and folds of samples that depend on the contents of the samples, not on their row
+numbers.
 
-Where all samples would take too long, a fit looks at some of them; a search splits them into folds.
-If they were picked by their row numbers, the same samples in another order would give another
-model, and a table sorted by class, or alternating between two classes, a wrong one.
+Where a fit to all samples would take too long, some of them are chosen; a search splits samples
+into folds. If row numbers decided, the same samples in another order would give another model, and
+a table sorted by class, or alternating between two classes, a wrong one.
 
-`content_order` sorts samples by a hash of their contents. This order is as good as random, and it
-does not depend on the order in which the samples are given. The other functions pick from it:
+`content_order` sorts samples by a hash of their contents: a pseudo-random order that does not
+depend on the order in which the samples are given. The other functions choose by it:
 
-- `spread_rows`: some samples, evenly spread over the sorted targets, with at least two of every
-  class and group;
-- `choose_groups`: some whole groups;
+- `spread_rows`: a subset that is evenly spread over the sorted targets, with at least two samples
+  of every class and group;
+- `choose_groups`: whole groups;
 - `deal_into_folds`: folds with equal shares of every class, or of whole groups.
 """
 
@@ -27,14 +28,14 @@ from scipy import sparse
 
 from kernelmosaic._typing import AnyArray, Array, Indices, MatrixLike
 
-#: Steps between the smallest and the largest number of a column: far coarser than rounding, finer
-#: than what matters.
+#: Steps between the smallest and the largest number of a column. They are far coarser than
+#: rounding, and finer than differences that matter.
 _GRID_STEPS = 2.0**20
-#: Numbers of samples that are hashed at a time.
+#: Numbers of samples that are hashed at a time; chosen by hand.
 _BLOCK_SIZE = 2**16
-#: Types of what pandas writes into a cell that is missing.
+#: Types of the objects that pandas writes into a missing cell.
 _MISSING_MARKS = ("NAType", "NaTType")
-#: A class or group of which two samples are kept: one stays when the other one is left out.
+#: Samples of a class or group that are kept at least: one remains if the other one is left out.
 _LEAST_OF_CATEGORY = 2
 
 
@@ -56,27 +57,28 @@ def content_order(X: MatrixLike, *ties: AnyArray, seed: int = 0) -> Indices:
     *ties : arrays of shape (n_samples,) or (n_samples, n_targets)
         Targets, weights or group numbers.
     seed : int, default=0
-        Another one gives another order.
+        Another seed gives another order.
 
     Returns
     -------
     ndarray of shape (n_samples,)
+        Row numbers.
     """
     hashes = content_hashes(X, seed)
     columns: list[AnyArray] = [hashes]
     for values in ties:
         columns.extend(np.asarray(values).reshape(len(hashes), -1).T)
-    # The last key of lexsort is the first to be compared.
+    # lexsort compares its last key first.
     return np.lexsort(columns[::-1])
 
 
 def on_grid(X: MatrixLike) -> MatrixLike:
-    """Return the numbers of every column on a grid, so that neither units nor last digits of
-    columns matter.
+    """Return the numbers of every column rounded to a grid of `_GRID_STEPS` steps.
 
-    The grid of a dense column is from its smallest to its largest number, that of a sparse one from
-    zero to its largest magnitude: the same one where the smallest number is zero, as among counts.
-    What is not a matrix of numbers is returned as it is.
+    Neither the units of a column nor the last digits of its numbers matter then. The grid of a
+    dense column is from its smallest to its largest number, that of a sparse one from zero to its
+    largest magnitude: the same grid where the smallest number is zero, as among counts. Samples
+    that are not numbers are returned as they are.
     """
     if X.dtype.kind not in "biuf":
         return X
@@ -92,16 +94,20 @@ def on_grid(X: MatrixLike) -> MatrixLike:
     numbers = np.array(X, dtype=np.float64)
     numbers[~np.isfinite(numbers)] = np.nan
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # of columns without any number
-        low, high = np.nanmin(numbers, axis=0), np.nanmax(numbers, axis=0)
-        extent = high - low
+        # NumPy warns of columns without any number.
+        warnings.simplefilter("ignore", RuntimeWarning)
+        lowest = np.nanmin(numbers, axis=0)
+        extent = np.nanmax(numbers, axis=0) - lowest
     extent[~(extent > 0) | ~np.isfinite(extent)] = 1.0
-    return np.rint((numbers - low) / extent * _GRID_STEPS)
+    return np.rint((numbers - lowest) / extent * _GRID_STEPS)
 
 
 def content_hashes(X: MatrixLike, seed: int = 0) -> AnyArray:
-    """Return a number of 64 bits for every row, equal for equal rows, and for others as good as
-    random."""
+    """Return a hash of 64 bits for every row; equal rows have equal hashes, dense or sparse.
+
+    A row of numbers is hashed by the positions and values of its entries that are neither zero nor
+    missing.
+    """
     salt = seed.to_bytes(8, "little", signed=True)
     if X.dtype.kind not in "biuf":
         objects = np.asarray(X).reshape(X.shape[0], -1)
@@ -112,28 +118,31 @@ def content_hashes(X: MatrixLike, seed: int = 0) -> AnyArray:
     hashes = np.empty(n_rows, dtype=np.uint64)
     rows_per_block = max(_BLOCK_SIZE // max(n_columns, 1), 1)
     for start in range(0, n_rows, rows_per_block):
-        block = slice(start, start + rows_per_block)
-        # Only non-zero numbers are hashed, so that sparse samples need not be filled.
-        part = sparse.csr_array(X[block], dtype=np.float64, copy=True)
-        part.sum_duplicates()
-        part.data[np.isnan(part.data)] = 0.0
-        part.eliminate_zeros()
-        columns = part.indices.astype("<i8", copy=False)
-        numbers = part.data.astype("<f8", copy=False)
-        hashes[block] = [
+        rows = slice(start, start + rows_per_block)
+        # A sparse copy holds the entries that are not zero, so that sparse samples stay sparse.
+        block = sparse.csr_array(X[rows], dtype=np.float64, copy=True)
+        block.sum_duplicates()
+        block.data[np.isnan(block.data)] = 0.0
+        block.eliminate_zeros()
+        columns = block.indices.astype("<i8", copy=False)
+        numbers = block.data.astype("<f8", copy=False)
+        hashes[rows] = [
             _hash_bytes(columns[first:last].tobytes() + numbers[first:last].tobytes(), salt)
-            for first, last in pairwise(part.indptr)
+            for first, last in pairwise(block.indptr)
         ]
     return hashes
 
 
 def _hash_bytes(content: bytes, salt: bytes) -> int:
+    """Return a hash of 64 bits as a whole number."""
     return int.from_bytes(blake2b(content, digest_size=8, salt=salt).digest(), "little")
 
 
 def _hash_objects(row: AnyArray, salt: bytes) -> int:
-    """Return the hash of a sample of texts, sequences, graphs or other objects; of what cannot be
-    pickled, zero."""
+    """Return the hash of a sample of texts, graphs or other objects.
+
+    It is zero if one of them cannot be pickled.
+    """
     try:
         content = joblib.hash([_plain_cell(cell) for cell in row])
     except (PicklingError, TypeError, AttributeError):
@@ -142,8 +151,10 @@ def _hash_objects(row: AnyArray, salt: bytes) -> int:
 
 
 def _plain_cell(cell: object) -> object:
-    """Return a number as a float, a text as Python's own, and None for a missing cell, whatever
-    library made it."""
+    """Return a cell as an object of Python, whatever library made it.
+
+    A number becomes a float, a text a str, and a missing cell None.
+    """
     if isinstance(cell, str):
         return str(cell)
     if isinstance(cell, bool | int | float | np.bool_ | np.integer | np.floating):
@@ -155,18 +166,18 @@ def _plain_cell(cell: object) -> object:
 
 
 def spread_rows(order: Indices, count: int, values: AnyArray, *categories: Indices) -> Indices:
-    """Return the row numbers of some samples, evenly spread over sorted values, in ascending order.
+    """Return ascending row numbers of a subset of samples that is spread evenly over the values.
 
-    Of every class and every group at least two samples are among them, or all if it has fewer, so
-    that a criterion that leaves samples or groups out stays defined. Where there are too many
-    categories for that, this holds for as many of them as fill half of the samples.
+    At least two samples of every class and group are among them, or all if it has fewer, so that a
+    criterion that leaves samples or groups out stays defined. Where there are too many categories
+    for that, this holds for as many of them as fill half of the subset.
 
     Parameters
     ----------
     order : ndarray of shape (n,)
         The samples as `content_order` sorts them.
     count : int
-        How many are wanted. A few more are returned if the categories need them.
+        The size of the subset. It is a little larger if the categories need more samples.
     values : ndarray of shape (n,)
         Targets, or class numbers.
     *categories : ndarrays of shape (n,)
@@ -175,12 +186,12 @@ def spread_rows(order: Indices, count: int, values: AnyArray, *categories: Indic
     n = len(order)
     if count >= n:
         return np.arange(n)
-    place = np.empty(n, dtype=np.intp)
-    place[order] = np.arange(n)
+    rank = np.empty(n, dtype=np.intp)
+    rank[order] = np.arange(n)
     is_needed = np.zeros(n, dtype=bool)
     for category in categories:
         is_needed[_first_of_every_category(order, category, most_rows=count // 2)] = True
-    by_value = np.lexsort((place, values))
+    by_value = np.lexsort((rank, values))
     optional = by_value[~is_needed[by_value]]
     n_optional = max(count - int(is_needed.sum()), 0)
     positions = np.linspace(0, len(optional) - 1, n_optional).astype(np.intp)
@@ -188,19 +199,21 @@ def spread_rows(order: Indices, count: int, values: AnyArray, *categories: Indic
 
 
 def _first_of_every_category(order: Indices, category: Indices, most_rows: int) -> Indices:
-    """Return the first two samples of every category, of the first categories if all have more than
-    `most_rows`."""
+    """Return the rows of the first two samples of every category, in the order of `order`.
+
+    If these are more than `most_rows`, only the categories that come first are included.
+    """
     numbers, first, category_of_row = np.unique(
         category[order], return_index=True, return_inverse=True
     )
     most_categories = max(most_rows // _LEAST_OF_CATEGORY, 2)
-    is_kept = np.zeros(len(numbers), dtype=bool)
-    is_kept[np.argsort(first)[:most_categories]] = True
+    is_included = np.zeros(len(numbers), dtype=bool)
+    is_included[np.argsort(first)[:most_categories]] = True
     by_category = np.argsort(category_of_row, kind="stable")
     starts = np.searchsorted(category_of_row[by_category], np.arange(len(numbers)))
     number_in_category = np.arange(len(order)) - starts[category_of_row[by_category]]
     is_first = number_in_category < _LEAST_OF_CATEGORY
-    is_chosen = is_first & is_kept[category_of_row[by_category]]
+    is_chosen = is_first & is_included[category_of_row[by_category]]
     return order[by_category[is_chosen]]
 
 
@@ -211,8 +224,7 @@ def choose_groups(
     least_groups: int,
     labels: Indices | None = None,
 ) -> list[int]:
-    """Return the numbers of groups that together have at least so many samples, and are at least so
-    many.
+    """Return the numbers of enough groups for `least_rows` samples and for `least_groups` groups.
 
     Groups are taken in the order of their first samples in `order`, but first those that have the
     first two samples of every class.
@@ -224,19 +236,20 @@ def choose_groups(
     groups : sequence of ndarray
         The row numbers of every group.
     least_rows, least_groups : int
-        When to stop.
+        How many samples, and how many groups, are needed at least.
     labels : ndarray of shape (n,), optional
         Class numbers.
     """
     n = len(order)
-    place = np.empty(n, dtype=np.intp)
-    place[order] = np.arange(n)
+    rank = np.empty(n, dtype=np.intp)
+    rank[order] = np.arange(n)
     if labels is not None:
-        place[_first_of_every_category(order, labels, most_rows=n)] -= n
-    by_first_sample = np.argsort([place[rows].min() for rows in groups], kind="stable")
-    rows_so_far = np.cumsum([len(groups[g]) for g in by_first_sample])
-    enough = int(np.searchsorted(rows_so_far, least_rows)) + 1
-    return sorted(by_first_sample[: max(enough, least_groups)].tolist())
+        # Ranks below zero come first.
+        rank[_first_of_every_category(order, labels, most_rows=n)] -= n
+    by_first_sample = np.argsort([rank[rows].min() for rows in groups], kind="stable")
+    total_rows = np.cumsum([len(groups[g]) for g in by_first_sample])
+    n_groups = int(np.searchsorted(total_rows, least_rows)) + 1
+    return sorted(by_first_sample[: max(n_groups, least_groups)].tolist())
 
 
 def deal_into_folds(
@@ -276,8 +289,8 @@ def deal_into_folds(
     fold_of_group = np.empty(len(numbers), dtype=np.intp)
     fold_sizes: Array = np.zeros(n_folds)
     for group in np.lexsort((first, mean_values, -sizes)):
-        smallest = int(fold_sizes.argmin())
-        fold_of_group[group] = smallest
-        fold_sizes[smallest] += sizes[group]
+        smallest_fold = int(fold_sizes.argmin())
+        fold_of_group[group] = smallest_fold
+        fold_sizes[smallest_fold] += sizes[group]
     fold[order] = fold_of_group[group_in_order]
     return fold

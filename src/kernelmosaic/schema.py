@@ -1,8 +1,8 @@
-"""How the columns of a table are read: what a model that was fitted from a file keeps for every
-later file.
+"""Schemas: the types of the columns of a file, which a model keeps to read every later file.
 
 The type of a column does not follow from a file alone: codes such as 01 and 10 are texts beside
-A17, and numbers without it. So the first file decides, and every later one is read as it was.
+A17, and numbers without it. So the training file decides, and every later file is read in the same
+way.
 """
 
 from __future__ import annotations
@@ -59,12 +59,13 @@ class Schema:
     columns: tuple[Column, ...]
 
     def __getitem__(self, name: str) -> Column:
-        """Return the column of a name."""
+        """Return the column of this name."""
         return next(column for column in self.columns if column.name == name)
 
     def read(self, path: str | PathLike[str]) -> Any:
-        """Return the table in a file as a data frame; columns that are not in the schema have the
-        types that they seem.
+        """Return the table in a file as a data frame.
+
+        Columns that are not in the schema have the types that follow from their cells.
 
         Parameters
         ----------
@@ -78,40 +79,48 @@ class Schema:
         from kernelmosaic import tables
 
         text_columns = [column for column in self.columns if column.is_text]
-        table = tables.read_table(
-            Path(path), {column.name: column.missing for column in text_columns}
-        )
-        found = [column for column in text_columns if column.name in table.columns]
-        texts = {
-            one.name: tables.texts_of(table[one.name], one.categories, one.missing) for one in found
-        }
+        marks = {column.name: column.missing for column in text_columns}
+        table = tables.read_table(Path(path), marks)
+        texts = {}
+        for column in text_columns:
+            if column.name in table.columns:
+                cells = table[column.name]
+                texts[column.name] = tables.texts_of(cells, column.categories, column.missing)
         return table.assign(**texts)
 
     def __getstate__(self) -> dict[str, str]:
-        """Return the columns as one text: a model file need not hold an object for each of many
-        thousands."""
+        """Return the columns as one JSON text.
+
+        A model file then has no object for each of many columns.
+        """
         return {"columns": json.dumps([asdict(column) for column in self.columns])}
 
     def __setstate__(self, state: dict[str, str]) -> None:
-        columns = [
-            Column(
-                entry["name"], entry["kind"], tuple(entry["categories"]), tuple(entry["missing"])
-            )
-            for entry in json.loads(state["columns"])
-        ]
+        columns = []
+        for entry in json.loads(state["columns"]):
+            categories = tuple(entry["categories"])
+            missing = tuple(entry["missing"])
+            columns.append(Column(entry["name"], entry["kind"], categories, missing))
+        # The dataclass is frozen.
         object.__setattr__(self, "columns", tuple(columns))
 
     def with_names(self, names: Iterable[str], missing: tuple[str, ...]) -> Schema:
-        """Return a schema in which columns hold the names of rows."""
+        """Return a schema in which the columns `names` hold names of rows.
+
+        The texts in `missing` mark missing cells of these columns.
+        """
         columns = {column.name: column for column in self.columns}
-        columns |= {name: Column(name, "names", missing=missing) for name in names}
+        for name in names:
+            columns[name] = Column(name, "names", missing=missing)
         return Schema(tuple(columns.values()))
 
     def of_view(self, view: str) -> Schema:
-        """Return the schema of the file of a joined view, in which its columns have the names that
-        they have there."""
+        """Return the schema of the file of one view, with the column names of that file.
+
+        In the joined table these columns are called ``view.column``.
+        """
         prefix = f"{view}."
-        own = [column for column in self.columns if column.name.startswith(prefix)]
+        columns = [column for column in self.columns if column.name.startswith(prefix)]
         return Schema(
-            tuple(replace(column, name=column.name.removeprefix(prefix)) for column in own)
+            tuple(replace(column, name=column.name.removeprefix(prefix)) for column in columns)
         )

@@ -1,5 +1,7 @@
-"""Single cells: gene sets of an AnnData or MuData as kernels, and a model's predictions written
-back into it."""
+"""Single cells: kernels of gene sets read from an AnnData or MuData, and predictions written to it.
+
+A `Modality` is what is read of one AnnData: of the whole one, or of a modality of a MuData.
+"""
 
 from __future__ import annotations
 
@@ -93,32 +95,34 @@ def views_from_anndata(
     >>> MKLClassifier(kernels).fit(X, adata.X[:, 2] > 0.5).weights_.argmax()
     np.int64(1)
     """
-    sets: Any = read_gmt(gene_sets) if isinstance(gene_sets, str | PathLike) else gene_sets
+    sets: Any = gene_sets
+    if isinstance(gene_sets, str | PathLike):
+        sets = read_gmt(gene_sets)
     if not isinstance(sets, Mapping) or not sets:
         raise TypeError(
             f"gene_sets={gene_sets!r}: give a dict from the name of a set to its genes, or a .gmt"
             " file's path."
         )
-    parts = _parts(data, modality, layer, use_raw)
-    nested = all(isinstance(one, Mapping) for one in sets.values())
+    modalities = _read_modalities(data, modality, layer, use_raw)
+    are_by_modality = all(isinstance(entry, Mapping) for entry in sets.values())
     kernels: list[tuple[str, Kernel, Any]] = []
     columns: list[Indices] = []
-    for part in parts:
-        if nested and part.name not in sets:
+    for cells in modalities:
+        if are_by_modality and cells.name not in sets:
             raise ValueError(
-                f"gene_sets: there are none for the modality {part.name!r}, only for"
+                f"gene_sets: there are none for the modality {cells.name!r}, only for"
                 f" {', '.join(sets)}; name the modalities to read, such as modality=[...]."
             )
-        own = part.kernels(sets[part.name] if nested else sets, kernel, min_size)
-        kernels += own
-        read = {gene for _, _, listed in own for gene in listed}
-        every = [part.prefix + name for name in part.columns]
-        columns.append(
-            part.places(
-                [one for one in every if one in read] if genes is None else list(map(str, genes))
-            )
-        )
-    return _side_by_side(data, parts, columns), kernels
+        sets_of_modality = sets[cells.name] if are_by_modality else sets
+        kernels_of_modality = cells.kernels(sets_of_modality, kernel, min_size)
+        kernels += kernels_of_modality
+        if genes is None:
+            genes_of_kernels = {gene for _, _, listed in kernels_of_modality for gene in listed}
+            names = [name for name in cells.names_in_X() if name in genes_of_kernels]
+        else:
+            names = list(map(str, genes))
+        columns.append(cells.column_numbers(names))
+    return _side_by_side(data, modalities, columns), kernels
 
 
 def to_anndata(
@@ -131,8 +135,9 @@ def to_anndata(
     use_raw: bool = False,
     modality: str | Sequence[str] | None = None,
 ) -> Any:
-    """Write the results of a fitted model for the cells into an AnnData or MuData; an ``.h5ad``
-    file can store them.
+    """Write the results of a fitted model for the cells into an AnnData or MuData.
+
+    An ``.h5ad`` file can store them.
 
     Parameters
     ----------
@@ -191,44 +196,62 @@ def to_anndata(
                 "model: it was fitted to columns without names, and genes are found by name; give"
                 " X, as views_from_anndata returns it."
             )
-        parts = _parts(data, modality, layer, use_raw)
-        X = _side_by_side(data, parts, [part.places(names) for part in parts])
+        modalities = _read_modalities(data, modality, layer, use_raw)
+        X = _side_by_side(data, modalities, [cells.column_numbers(names) for cells in modalities])
     if X.shape[0] != len(data.obs_names):
         raise ValueError(
             f"X has {X.shape[0]} rows, and data has {len(data.obs_names)} cells: give one row per"
             " cell."
         )
     X = _in_order_of_cells(X, data.obs_names)
+    # 1. Predictions and probabilities.
     predicted = np.asarray(model.predict(X))
     classes = model.classes_ if is_classifier(model) else None
-    # Of a pipeline or a search, the estimator with the kernels.
-    inner, read = behind_pipeline(model, X)
+    if classes is None:
+        data.obs[key] = predicted
+    else:
+        data.obs[key] = pd.Categorical(predicted, categories=classes)
+        if hasattr(model, "predict_proba"):
+            probabilities = model.predict_proba(X)
+            data.obsm[f"{key}_probabilities"] = _frame(probabilities, classes, data.obs_names)
 
-    def frame(values: Any, names: Sequence[Any], index: Any = data.obs_names) -> Any:
-        return pd.DataFrame(
-            values, index=index, columns=[str(name).replace("/", "|") for name in names]
-        )
-
-    data.obs[key] = predicted if classes is None else pd.Categorical(predicted, categories=classes)
-    if classes is not None and hasattr(model, "predict_proba"):
-        data.obsm[f"{key}_probabilities"] = frame(model.predict_proba(X), classes)
-    shares = inner.contributions(read)
-    if shares.ndim == 3:
-        if classes is None or getattr(inner, "multi_class", "ovr") == "pairwise":
+    # 2. Contributions of the kernels, of the estimator with the kernels inside a pipeline or
+    # search.
+    estimator, X_of_estimator = behind_pipeline(model, X)
+    contributions = estimator.contributions(X_of_estimator)
+    if contributions.ndim == 3:
+        if classes is None or getattr(estimator, "multi_class", "ovr") == "pairwise":
             raise ValueError(
                 "model: it has several outputs, but not one per class; use multi_class='ovr'."
             )
-        own = np.searchsorted(classes, predicted)[:, np.newaxis, np.newaxis]
-        shares = np.take_along_axis(shares, own, axis=2)[:, :, 0]
-    data.obsm[f"{key}_contributions"] = frame(shares, inner.kernel_names_)
-    weights = np.atleast_2d(inner.weights_)
-    rows = ["all classes"] if classes is None or len(weights) == 1 else list(map(str, classes))
-    data.uns[key] = {"weights": frame(weights, inner.kernel_names_, rows)}
+        class_numbers = np.searchsorted(classes, predicted)[:, np.newaxis, np.newaxis]
+        contributions = np.take_along_axis(contributions, class_numbers, axis=2)[:, :, 0]
+    kernel_names = estimator.kernel_names_
+    data.obsm[f"{key}_contributions"] = _frame(contributions, kernel_names, data.obs_names)
+
+    # 3. Weights.
+    weights = np.atleast_2d(estimator.weights_)
+    if classes is None or len(weights) == 1:
+        weight_rows = ["all classes"]
+    else:
+        weight_rows = list(map(str, classes))
+    data.uns[key] = {"weights": _frame(weights, kernel_names, weight_rows)}
     return data
 
 
+def _frame(values: Any, columns: Sequence[Any], index: Any) -> Any:
+    """Return values as a data frame whose column names have ``|`` in place of ``/``."""
+    import pandas as pd
+
+    names = [str(column).replace("/", "|") for column in columns]
+    return pd.DataFrame(values, index=index, columns=names)
+
+
 def _in_order_of_cells(X: MatrixLike, cells: Any) -> MatrixLike:
-    """Return samples in the order of the cells, by the names of both if the rows of X have any."""
+    """Return samples in the order of the cells, by their names.
+
+    If X names no rows, its rows are in this order already.
+    """
     names = row_names(X)
     if names is None or names.equals(cells) or names.tolist() == cells.tolist():
         return X
@@ -239,35 +262,35 @@ def _in_order_of_cells(X: MatrixLike, cells: Any) -> MatrixLike:
                 " rows of X are in another order than the cells; give every cell a name of its"
                 " own."
             )
-    places = names.get_indexer(cells)
-    if np.any(places < 0):
+    positions = names.get_indexer(cells)
+    if np.any(positions < 0):
         raise ValueError(
-            f"X has no row for the cell {cells[int(np.argmin(places))]!r} of data; give the rows of"
-            " its cells, as views_from_anndata(data, ...) returns them."
+            f"X has no row for the cell {cells[int(np.argmin(positions))]!r} of data; give the rows"
+            " of its cells, as views_from_anndata(data, ...) returns them."
         )
-    return _safe_indexing(X, places)
+    return _safe_indexing(X, positions)
 
 
-# What is read of one modality ---------------------------------------------------------------------
+# Reading a modality -------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class Part:
-    """An AnnData: the whole, or a modality.
+class Modality:
+    """The matrix that is read of an AnnData, which is alone or a modality of a MuData.
 
     Attributes
     ----------
     name : str
-        Of the modality; of the whole it is empty.
+        The name of the modality; empty for an AnnData that is alone.
     prefix : str
-        What the names of its columns begin with in X.
+        Stands before the names of its columns in X.
     data : AnnData
     matrix : array, sparse matrix, or a matrix in a file
-        What is read of it.
+        `X`, a layer or `raw.X` of the data.
     columns : list of str
-        The names of its columns.
+        The names of its columns, its genes.
     block : int
-        Entries of a file that are read at once.
+        Entries of a file that are read at once; chosen by hand.
     """
 
     name: str
@@ -278,108 +301,140 @@ class Part:
     block: int = 2**24
 
     @classmethod
-    def of(cls, name: str, prefix: str, data: Any, layer: str | None, use_raw: bool) -> Part:
+    def of(cls, name: str, prefix: str, data: Any, layer: str | None, use_raw: bool) -> Modality:
+        """Return the modality of an AnnData, or raise if it has no such layer or repeats a gene."""
         where = f"modality {name!r}: " if name else ""
-        source, layers = data, getattr(data, "layers", {})
+        layers = getattr(data, "layers", {})
+        source = data
         if use_raw:
             source = getattr(data, "raw", None)
-            if layer is not None or source is None:
-                why = (
-                    f"layer={layer!r} is not of raw; give one of both"
-                    if layer is not None
-                    else "data.raw is None"
+            if layer is not None:
+                raise ValueError(
+                    f"{where}use_raw=True: layer={layer!r} is not of raw; give one of both."
                 )
-                raise ValueError(f"{where}use_raw=True: {why}.")
+            if source is None:
+                raise ValueError(f"{where}use_raw=True: data.raw is None.")
         if layer is not None and layer not in layers:
-            known = ", ".join(map(repr, layers)) or "none"
+            layer_names = ", ".join(map(repr, layers)) or "none"
             raise ValueError(
-                f"{where}layer={layer!r}: there is no such layer; the layers are {known}."
+                f"{where}layer={layer!r}: there is no such layer; the layers are {layer_names}."
             )
         matrix = source.X if layer is None else layers[layer]
         if matrix is None:
             raise ValueError(f"{where}X is None: name a layer, or give use_raw=True.")
-        columns = [str(one) for one in source.var_names]
-        twice = [name for name, count in Counter(columns).items() if count > 1]
-        if twice:
+        columns = [str(gene) for gene in source.var_names]
+        repeated = [gene for gene, count in Counter(columns).items() if count > 1]
+        if repeated:
             raise ValueError(
-                f"{where}the gene {twice[0]!r} comes more than once; call"
+                f"{where}the gene {repeated[0]!r} comes more than once; call"
                 " data.var_names_make_unique()."
             )
         return cls(name, prefix, data, matrix, columns)
 
+    def names_in_X(self) -> list[str]:
+        """Return the names that the columns have in X."""
+        return [self.prefix + column for column in self.columns]
+
     def kernels(
         self, sets: Mapping[str, Any], kernel: Any, min_size: int
     ) -> list[tuple[str, Kernel, Any]]:
-        """Return the kernels of the sets, by the names that their columns have in X."""
-        known = set(self.columns)
-        if not any(gene in known for genes in sets.values() for gene in genes):
-            first = next((str(gene) for genes in sets.values() for gene in genes), "none")
-            raise ValueError(
-                f"gene_sets: no gene of any set is among the {len(known)} of {self.name or 'data'},"
-                f" which begin with {self.columns[0]!r}, those of the sets with {first!r}; give"
-                " both the same kind of names."
-            )
-        begin = f"{self.name}: " if self.prefix else ""
-        found = by_group(sets, kernel, among=self.columns, min_size=min_size)
-        return [
-            (begin + name, one, [self.prefix + gene for gene in genes])
-            for name, one, genes in found
-        ]
+        """Return kernels of the gene sets as ``(name, kernel, columns)``, columns named as in X.
 
-    def places(self, names: Sequence[str]) -> Indices:
-        """Return the numbers of columns by the names that they have in X, without those of other
-        modalities."""
-        place = {self.prefix + column: j for j, column in enumerate(self.columns)}
-        own = [name for name in names if name.startswith(self.prefix)]
-        absent = [name for name in own if name not in place]
+        Parameters
+        ----------
+        sets : mapping
+            Genes by the name of their set.
+        kernel, min_size
+            As in `views_from_anndata`.
+        """
+        measured = set(self.columns)
+        if not any(gene in measured for genes in sets.values() for gene in genes):
+            first_gene = next((str(gene) for genes in sets.values() for gene in genes), "none")
+            raise ValueError(
+                f"gene_sets: no gene of any set is among the {len(measured)} of"
+                f" {self.name or 'data'}, which begin with {self.columns[0]!r}, those of the sets"
+                f" with {first_gene!r}; give both the same kind of names."
+            )
+        name_prefix = f"{self.name}: " if self.prefix else ""
+        kernels = []
+        for name, set_kernel, genes in by_group(
+            sets, kernel, among=self.columns, min_size=min_size
+        ):
+            kernels.append((name_prefix + name, set_kernel, [self.prefix + gene for gene in genes]))
+        return kernels
+
+    def column_numbers(self, names: Sequence[str]) -> Indices:
+        """Return the numbers of columns by their names in X.
+
+        Names of other modalities are left out.
+        """
+        number = {name: j for j, name in enumerate(self.names_in_X())}
+        names_of_modality = [name for name in names if name.startswith(self.prefix)]
+        absent = [name for name in names_of_modality if name not in number]
         if absent:
             raise ValueError(
-                f"genes: {shorten(absent)} of {len(own)} are not among those of"
+                f"genes: {shorten(absent)} of {len(names_of_modality)} are not among those of"
                 f" {self.name or 'data'}; add them, with zeros if they were not measured, or fit to"
                 " the genes that both have."
             )
-        return np.array([place[name] for name in own], dtype=np.intp)
+        return np.array([number[name] for name in names_of_modality], dtype=np.intp)
 
     def read(self, columns: Indices) -> Any:
-        """Return some columns, sparse rows or an array of floats, or raise if one has no number."""
-        every = len(columns) == len(self.columns) and bool(np.all(np.diff(columns) == 1))
-        blocks = [block if every else block[:, columns] for block in self._blocks()]
-        if sparse.issparse(blocks[0]):
-            found: Any = sparse.csr_array(
-                blocks[0] if len(blocks) == 1 else sparse.vstack(blocks, format="csr")
-            )
+        """Return columns as a sparse or dense array of floats, or raise if an entry is not
+        finite."""
+        has_all_columns = len(columns) == len(self.columns) and bool(np.all(np.diff(columns) == 1))
+        if has_all_columns:
+            blocks = list(self._blocks())
         else:
-            found = np.concatenate([np.asarray(block) for block in blocks])
-        # Counts are exact in single precision.
-        found = found if found.dtype.kind == "f" else found.astype(np.float32)
-        values = found.data if sparse.issparse(found) else found
+            blocks = [block[:, columns] for block in self._blocks()]
+        is_sparse = sparse.issparse(blocks[0])
+        matrix: Any
+        if not is_sparse:
+            matrix = np.concatenate([np.asarray(block) for block in blocks])
+        elif len(blocks) == 1:
+            matrix = sparse.csr_array(blocks[0])
+        else:
+            matrix = sparse.csr_array(sparse.vstack(blocks, format="csr"))
+        if matrix.dtype.kind != "f":
+            # Counts are exact in single precision.
+            matrix = matrix.astype(np.float32)
+        values = matrix.data if is_sparse else matrix
         if not np.isfinite(values).all():
-            bad = np.argwhere(~np.isfinite(found.toarray() if sparse.issparse(found) else found))[0]
-            where = f"cell {self.data.obs_names[bad[0]]!r}, gene {self.columns[columns[bad[1]]]!r}"
+            dense = matrix.toarray() if is_sparse else matrix
+            row, column = np.argwhere(~np.isfinite(dense))[0]
+            where = f"cell {self.data.obs_names[row]!r}, gene {self.columns[columns[column]]!r}"
             raise ValueError(
                 f"{self.name or 'data'}: {where} is NaN or infinite; fill it in, or leave the gene"
                 " or the cell out."
             )
-        return found
+        return matrix
 
     def _blocks(self) -> Iterator[Any]:
-        """Yield the rows of the matrix, those of a file a few at a time."""
-        matrix, n = self.matrix, len(self.data.obs_names)
+        """Yield blocks of rows of the matrix.
+
+        A matrix in a file is read a few rows at a time, any other at once.
+        """
+        matrix = self.matrix
+        n_cells = len(self.data.obs_names)
         if isinstance(matrix, np.ndarray) or sparse.issparse(matrix):
             yield matrix
         elif hasattr(matrix, "iloc"):
             yield matrix.to_numpy()
         elif getattr(matrix, "format", "csr") == "csc":
-            yield matrix[:]  # whose rows are all over the file
+            # The entries of a row are all over a file of columns.
+            yield matrix[:]
         else:
-            for rows in row_strips(n, self.block // max(len(self.columns), 1)):
+            for rows in row_strips(n_cells, self.block // max(len(self.columns), 1)):
                 yield matrix[rows]
 
 
-def _parts(data: Any, modality: Any, layer: Any, use_raw: bool) -> list[Part]:
-    """Return what is to be read: an AnnData, or modalities of a MuData."""
-    held = getattr(data, "mod", None)
-    if held is None:
+def _read_modalities(data: Any, modality: Any, layer: Any, use_raw: bool) -> list[Modality]:
+    """Return the modalities to read: the AnnData itself, or those of a MuData.
+
+    The parameters are those of `views_from_anndata`.
+    """
+    anndata_by_name = getattr(data, "mod", None)
+    if anndata_by_name is None:
         if not hasattr(data, "obs_names") or not hasattr(data, "var_names"):
             raise TypeError(f"data={type(data).__name__}: give an AnnData or a MuData.")
         if modality is not None:
@@ -387,55 +442,68 @@ def _parts(data: Any, modality: Any, layer: Any, use_raw: bool) -> list[Part]:
                 f"modality={modality!r}: an AnnData has no modalities; leave it None, or give a"
                 " MuData."
             )
-        return [Part.of("", "", data, layer, use_raw)]
-    names = (
-        list(held)
-        if modality is None
-        else [modality]
-        if isinstance(modality, str)
-        else list(modality)
-    )
-    unknown = [name for name in names if name not in held]
+        return [Modality.of("", "", data, layer, use_raw)]
+    is_single = isinstance(modality, str)
+    if modality is None:
+        names = list(anndata_by_name)
+    else:
+        names = [modality] if is_single else list(modality)
+    unknown = [name for name in names if name not in anndata_by_name]
     if unknown:
         raise ValueError(
-            f"modality={unknown[0]!r}: there is none of this name; they are {', '.join(held)}."
+            f"modality={unknown[0]!r}: there is none of this name; they are"
+            f" {', '.join(anndata_by_name)}."
         )
     layers = layer if isinstance(layer, Mapping) else dict.fromkeys(names, layer)
-    alone = isinstance(modality, str)
-    return [
-        Part.of(name, "" if alone else name + SEPARATOR, held[name], layers.get(name), use_raw)
-        for name in names
-    ]
+    modalities = []
+    for name in names:
+        prefix = "" if is_single else name + SEPARATOR
+        modalities.append(
+            Modality.of(name, prefix, anndata_by_name[name], layers.get(name), use_raw)
+        )
+    return modalities
 
 
 # Side by side -------------------------------------------------------------------------------------
 
 
-def _side_by_side(data: Any, parts: Sequence[Part], columns: Sequence[Indices]) -> MatrixLike:
-    """Return the given columns of all parts as one table, rows in the order of the cells."""
-    tables = [part.read(own) for part, own in zip(parts, columns, strict=True)]
-    names = [
-        [part.prefix + part.columns[j] for j in own]
-        for part, own in zip(parts, columns, strict=True)
-    ]
-    cells = [part.data.obs_names for part in parts]
-    if len(parts) > 1 and not all(own.is_unique for own in cells):
+def _side_by_side(
+    data: Any, modalities: Sequence[Modality], columns: Sequence[Indices]
+) -> MatrixLike:
+    """Return columns of modalities as one table with the cells of `data` as rows.
+
+    Parameters
+    ----------
+    data : AnnData or MuData
+    modalities : sequence of Modality
+    columns : sequence of ndarray of int
+        The numbers of the columns to read of each modality.
+    """
+    tables = []
+    names = []
+    for modality, numbers in zip(modalities, columns, strict=True):
+        tables.append(modality.read(numbers))
+        names.append([modality.prefix + modality.columns[j] for j in numbers])
+    cell_names = [modality.data.obs_names for modality in modalities]
+    is_single = len(modalities) == 1
+    if not is_single and not all(index.is_unique for index in cell_names):
         raise ValueError(
             "data: cells of a modality share a name; call its obs_names_make_unique() first."
         )
-    index = data.obs_names if len(parts) > 1 else cells[0]
+    index = cell_names[0] if is_single else data.obs_names
     if any(map(sparse.issparse, tables)):
         rows = [
-            SparseTable(table, index=own).reindex(index)
-            for table, own in zip(tables, cells, strict=True)
+            SparseTable(table, index=cells).reindex(index)
+            for table, cells in zip(tables, cell_names, strict=True)
         ]
-        whole = rows[0] if len(rows) == 1 else sparse.hstack(rows, format="csr")
-        return SparseTable(whole, columns=list(chain.from_iterable(names)), index=index)
+        stacked = rows[0] if is_single else sparse.hstack(rows, format="csr")
+        return SparseTable(stacked, columns=list(chain.from_iterable(names)), index=index)
     import pandas as pd
 
-    frames = [pd.DataFrame(*one) for one in zip(tables, cells, names, strict=True)]
-    return (
-        frames[0]
-        if len(frames) == 1
-        else pd.concat([frame.reindex(index) for frame in frames], axis=1)
-    )
+    frames = [
+        pd.DataFrame(table, index=cells, columns=genes)
+        for table, cells, genes in zip(tables, cell_names, names, strict=True)
+    ]
+    if is_single:
+        return frames[0]
+    return pd.concat([frame.reindex(index) for frame in frames], axis=1)

@@ -1,12 +1,16 @@
-"""One array per view, side by side in one table: what estimators read, and which columns and rows
-are whose."""
+"""Tables of several views: views side by side as one table, with the columns and row names of each.
+
+A *view table* holds the data of one view: an array, a sparse array or a data frame. `stack_views`
+and `stack_tables` put view tables side by side; the result, `StackedViews`, knows which columns
+belong to which view. Rows are matched by position, or by their names where they have any.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from itertools import chain, pairwise
+from itertools import chain
 from typing import Any, NamedTuple, overload
 
 import numpy as np
@@ -18,7 +22,7 @@ from kernelmosaic._typing import AnyArray, Mask, MatrixLike, Settings, TargetLik
 
 __all__ = ["SparseTable", "StackedViews", "stack_views"]
 
-#: Between a view's name and a column's, as scikit-learn's unions of columns write it.
+#: Stands between the name of a view and that of its column, as in scikit-learn's unions of columns.
 SEPARATOR = "__"
 
 
@@ -44,14 +48,14 @@ class StackedViews(NamedTuple):
 
         Unlike names, they also apply to the array that a scaler returns for a data frame.
         """
-        ends = np.cumsum([0, *map(len, self.views.values())]).tolist()
-        return {
-            name: list(range(*ends)) for name, ends in zip(self.views, pairwise(ends), strict=True)
-        }
+        numbers = {}
+        first = 0
+        for name, columns in self.views.items():
+            numbers[name] = list(range(first, first + len(columns)))
+            first += len(columns)
+        return numbers
 
-    # By these, splitters and searches of scikit-learn take it for a table of samples, and rows of
-    # it to an estimator.
-
+    # Splitters and searches of scikit-learn read `shape`, `iloc` and `take` of a table of samples.
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape of the table."""
@@ -60,14 +64,19 @@ class StackedViews(NamedTuple):
     @property
     def iloc(self) -> Any:
         """Indexer of rows by position: ``stacked.iloc[rows]``."""
-        return _Rows(self)
+        return _RowIndexer(self)
 
     def take(self, rows: Any, axis: int = 0) -> StackedViews:
         """Return some of the samples, with the same views."""
         return StackedViews(_safe_indexing(self.X, rows), self.views)
 
 
-class _Rows(NamedTuple):
+class _RowIndexer(NamedTuple):
+    """The indexer that `StackedViews.iloc` returns.
+
+    ``indexer[rows]`` are the samples of these rows.
+    """
+
     stacked: StackedViews
 
     def __getitem__(self, rows: Any) -> Any:
@@ -83,7 +92,7 @@ class SparseTable(sparse.csr_array):  # type: ignore[misc]
 
     Parameters
     ----------
-    *given : any
+    *arguments : any
         Arguments of SciPy's :class:`~scipy.sparse.csr_array`.
     columns : sequence of str, optional
         The names of the columns.
@@ -104,8 +113,10 @@ class SparseTable(sparse.csr_array):  # type: ignore[misc]
     columns: NDArray[np.object_]
     index: Any
 
-    def __init__(self, *given: Any, columns: Any = None, index: Any = None, **options: Any) -> None:
-        super().__init__(*given, **options)
+    def __init__(
+        self, *arguments: Any, columns: Any = None, index: Any = None, **options: Any
+    ) -> None:
+        super().__init__(*arguments, **options)
         if columns is not None:
             self.columns = np.asarray(columns, dtype=object)
         if index is not None:
@@ -119,72 +130,113 @@ class SparseTable(sparse.csr_array):  # type: ignore[misc]
     @cached_property
     def tables(self) -> list[str]:
         """The table of every column: the part of its name before ``__``, or an empty text."""
-        return [
-            name.partition(SEPARATOR)[0] if SEPARATOR in name else ""
-            for name in map(str, self.columns)
-        ]
+        table_of_column = []
+        for name in map(str, self.columns):
+            table, separator, _ = name.partition(SEPARATOR)
+            table_of_column.append(table if separator else "")
+        return table_of_column
 
     @cached_property
     def lacking(self) -> dict[str, Mask]:
-        """Which rows lack a table, by its name; without the tables that all rows have."""
+        """Mask of the rows that lack a table, by the name of the table.
+
+        Tables that no row lacks have no entry.
+        """
         entries = np.flatnonzero(np.isnan(self.data))
         rows = np.searchsorted(self.indptr, entries, side="right") - 1
-        found: dict[str, Mask] = {}
-        for row, column in zip(rows.tolist(), self.indices[entries].tolist(), strict=True):
-            found.setdefault(self.tables[column], np.zeros(self.shape[0], dtype=bool))[row] = True
-        return found
+        columns = self.indices[entries]
+        lacking_rows: dict[str, Mask] = {}
+        for row, column in zip(rows.tolist(), columns.tolist(), strict=True):
+            table = self.tables[column]
+            if table not in lacking_rows:
+                lacking_rows[table] = np.zeros(self.shape[0], dtype=bool)
+            lacking_rows[table][row] = True
+        return lacking_rows
 
     def __getitem__(self, key: Any) -> Any:
-        found = super().__getitem__(key)
-        if not isinstance(found, SparseTable) or found.ndim != 2:
-            return found
-        given = (key if isinstance(key, tuple) else (key,)) + (...,)
-        every = [slice(None) if own is ... else own for own in given]
-        taken = [own if isinstance(own, slice) else np.ravel(own) for own in every]
-        for names, own in zip(("index", "columns"), taken, strict=False):
-            if hasattr(self, names):
-                setattr(found, names, getattr(self, names)[own])
-        if found.shape[1] < self.shape[1] and hasattr(self, "columns") and self.lacking:
-            # The column with NaN may not be among those that are taken.
-            firsts = {table: [j] for j, table in reversed(list(enumerate(found.tables)))}
-            marked = mark_lacking(
-                found, {table: own[taken[0]] for table, own in self.lacking.items()}, firsts
-            )
-            return SparseTable(marked, columns=found.columns, index=getattr(found, "index", None))
-        return found
+        selected = super().__getitem__(key)
+        if not isinstance(selected, SparseTable) or selected.ndim != 2:
+            return selected
+
+        # 1. The names of the selected rows and columns. X[rows] selects all columns.
+        keys = (*key, ...) if isinstance(key, tuple) else (key, ...)
+        selections = []
+        for selection in keys:
+            if selection is ...:
+                selection = slice(None)
+            elif not isinstance(selection, slice):
+                selection = np.ravel(selection)
+            selections.append(selection)
+        for attribute, selection in zip(("index", "columns"), selections, strict=False):
+            if hasattr(self, attribute):
+                setattr(selected, attribute, getattr(self, attribute)[selection])
+
+        # 2. NaN in one column marks a row that lacks its table. That column may not be selected, so
+        # the first selected column of the table is marked.
+        has_fewer_columns = selected.shape[1] < self.shape[1] and hasattr(self, "columns")
+        if not has_fewer_columns or not self.lacking:
+            return selected
+        first_column: dict[str, list[int]] = {}
+        for j, table in enumerate(selected.tables):
+            first_column.setdefault(table, [j])
+        lacking_rows = {table: rows[selections[0]] for table, rows in self.lacking.items()}
+        marked = mark_lacking(selected, lacking_rows, first_column)
+        index = getattr(selected, "index", None)
+        return SparseTable(marked, columns=selected.columns, index=index)
 
     def reindex(self, index: Any) -> SparseTable:
-        """Return the rows of these names; one that the table does not have is empty but for NaN in
-        its first column."""
+        """Return the rows of these names.
+
+        A row that the table does not have is empty but for NaN in its first column: NaN marks a
+        sample that lacks the table.
+        """
         if self.index.equals(index):
             return self
-        places = self.index.get_indexer(index)
-        # A row that the table does not have is number −1, the last one, which is empty.
-        empty = sparse.csr_array((1, self.shape[1]), dtype=np.result_type(self.dtype, np.float32))
-        rows = sparse.vstack([sparse.csr_array(self), empty], format="csr")[places]
-        rows = mark_lacking(rows, {"": places < 0}, {"": range(min(1, self.shape[1]))})
+        positions = self.index.get_indexer(index)
+        # pandas gives the position −1 to a name that it does not find: the empty row is put last.
+        empty_row = sparse.csr_array(
+            (1, self.shape[1]), dtype=np.result_type(self.dtype, np.float32)
+        )
+        rows = sparse.vstack([sparse.csr_array(self), empty_row], format="csr")[positions]
+        first_column = range(min(1, self.shape[1]))
+        rows = mark_lacking(rows, {"": positions < 0}, {"": first_column})
         return SparseTable(rows, columns=getattr(self, "columns", None), index=index)
 
 
 def several_tables(X: Any) -> bool:
-    """Whether samples are a sparse table of several, one of which a row may lack."""
+    """Whether samples are a `SparseTable` of several tables, any of which a row may lack."""
     return isinstance(X, SparseTable) and hasattr(X, "columns") and len(set(X.tables)) > 1
 
 
 def mark_lacking(
     X: MatrixLike, lacking: Mapping[str, Mask], columns: Mapping[str, Sequence[int]]
 ) -> MatrixLike:
-    """Return sparse samples with NaN in the given columns of every table, in the rows that lack
-    it."""
-    rows = {table: np.flatnonzero(own) for table, own in lacking.items() if table in columns}
-    if not any(map(len, rows.values())):
+    """Return sparse samples with NaN where rows lack a table.
+
+    Parameters
+    ----------
+    X : sparse array of shape (n_samples, n_columns)
+    lacking : mapping from table to ndarray of bool of shape (n_samples,)
+        The rows that lack each table.
+    columns : mapping from table to sequence of int
+        The columns of each table that get NaN in these rows. Tables without an entry get none.
+    """
+    rows_of_table = {
+        table: np.flatnonzero(is_lacking)
+        for table, is_lacking in lacking.items()
+        if table in columns
+    }
+    if not any(map(len, rows_of_table.values())):
         return X
-    at = np.concatenate([np.repeat(own, len(columns[table])) for table, own in rows.items()])
-    to = np.concatenate(
-        [np.tile(np.array(columns[table], dtype=np.intp), len(own)) for table, own in rows.items()]
-    )
-    marks = sparse.csr_array((np.full(len(at), np.nan, dtype=X.dtype), (at, to)), shape=X.shape)
-    return sparse.csr_array(X) + marks
+    row_numbers: list[AnyArray] = []
+    column_numbers: list[AnyArray] = []
+    for table, rows in rows_of_table.items():
+        marked_columns = np.array(columns[table], dtype=np.intp)
+        row_numbers.append(np.repeat(rows, len(marked_columns)))
+        column_numbers.append(np.tile(marked_columns, len(rows)))
+    positions = (np.concatenate(row_numbers), np.concatenate(column_numbers))
+    values = np.full(len(positions[0]), np.nan, dtype=X.dtype)
+    return sparse.csr_array(X) + sparse.csr_array((values, positions), shape=X.shape)
 
 
 @overload
@@ -273,27 +325,35 @@ def stack_views(container: Any = None, y: TargetLike = None, /, **views: Any) ->
     ['shape', 'sound']
     """
     if container is not None:
-        held = getattr(container, "mod", container)
-        if not isinstance(held, Mapping):
+        tables_by_name = getattr(container, "mod", container)
+        if not isinstance(tables_by_name, Mapping):
             raise TypeError(
                 f"stack_views: {type(container).__name__} is not a collection of views; give a"
                 " MuData or a dict of views, or name the view: stack_views(name=table)."
             )
-        views = dict(held) | views
+        views = dict(tables_by_name) | views
     if not views:
         raise ValueError(
             "stack_views needs at least one view: stack_views(name=array, other=array)."
         )
     tables = _read_tables(views)
-    is_joined = _have_names(list(tables.values()))
-    stacked = _side_by_side(_joined_rows(tables) if is_joined else tables)
-    return stacked if y is None else _with_targets(stacked, y, is_joined)
+    is_joined = _have_different_names(list(tables.values()))
+    if is_joined:
+        tables = _joined_rows(tables)
+    stacked = _side_by_side(tables)
+    if y is None:
+        return stacked
+    return _with_targets(stacked, y, is_joined)
 
 
 def _side_by_side(tables: Settings) -> StackedViews:
-    rows = {name: table.shape[0] for name, table in tables.items()}
-    if len(set(rows.values())) > 1:
-        listed = ", ".join(f"{name} has {count}" for name, count in rows.items())
+    """Return view tables side by side, as one table.
+
+    It is a data frame if one of them is, else sparse if one is, else an array.
+    """
+    n_rows = {name: table.shape[0] for name, table in tables.items()}
+    if len(set(n_rows.values())) > 1:
+        listed = ", ".join(f"{name} has {count}" for name, count in n_rows.items())
         raise ValueError(
             f"the views differ in their numbers of rows: {listed}; each needs one row per sample."
         )
@@ -308,7 +368,7 @@ def _side_by_side(tables: Settings) -> StackedViews:
     return _stack_arrays(tables)
 
 
-# Tables that an estimator is given ----------------------------------------------------------------
+# Samples of an estimator that are several tables --------------------------------------------------
 
 
 def refuse_annotated(X: Any) -> None:
@@ -322,16 +382,17 @@ def refuse_annotated(X: Any) -> None:
 
 
 def are_tables(X: Any) -> bool:
-    """Whether samples are several tables: what `stack_views` takes or returns, or a list of arrays
-    and data frames."""
+    """Whether samples are several tables.
+
+    These are what `stack_views` takes or returns, or a list of arrays and data frames.
+    """
+    if isinstance(X, StackedViews):
+        return True
     if isinstance(X, list | tuple):
-        return isinstance(X, StackedViews) or (
-            bool(X) and all(len(getattr(one, "shape", ())) == 2 for one in X)
-        )
-    held = getattr(X, "mod", X)
-    return isinstance(held, Mapping) and not sparse.issparse(
-        held
-    )  # a matrix by keys is a mapping, too
+        return len(X) > 0 and all(len(getattr(table, "shape", ())) == 2 for table in X)
+    container = getattr(X, "mod", X)
+    # SciPy's matrix by keys (`dok_array`) is a mapping, too.
+    return isinstance(container, Mapping) and not sparse.issparse(container)
 
 
 def stack_tables(X: Any, fitted: Mapping[str, list[Any]] | None = None) -> StackedViews:
@@ -349,25 +410,14 @@ def stack_tables(X: Any, fitted: Mapping[str, list[Any]] | None = None) -> Stack
         if fitted:
             _check_stacked(X, fitted)
         return X
-    listed = isinstance(X, list | tuple)
-    views = {f"view{i}": one for i, one in enumerate(X)} if listed else dict(getattr(X, "mod", X))
-    tables = _read_tables({str(name): one for name, one in views.items()})
+    if isinstance(X, list | tuple):
+        views = {f"view{i}": view for i, view in enumerate(X)}
+    else:
+        views = dict(getattr(X, "mod", X))
+    tables = _read_tables({str(name): view for name, view in views.items()})
     check_row_names(X)
     if fitted is not None:
-        if not tables or not {*tables} <= {*fitted}:
-            raise ValueError(
-                f"X has the tables {', '.join(map(repr, tables))}, but the estimator was fitted to "
-                f"{', '.join(map(repr, fitted)) or 'one table'}; give "
-                f"{'tables with these names' if fitted else 'an array or a data frame'}."
-            )
-        _check_widths(
-            {name: _width(table) for name, table in tables.items() if not _is_frame(table)}, fitted
-        )
-        like = next(iter(tables.values()))
-        tables = {
-            name: tables[name] if name in tables else _absent(own, name, like)
-            for name, own in fitted.items()
-        }
+        tables = _tables_of_fit(tables, fitted)
     elif tables and all(map(_is_gram, tables.values())):
         raise ValueError(
             f"X: {', '.join(map(repr, tables))} are symmetric matrices, as many rows as columns."
@@ -377,14 +427,36 @@ def stack_tables(X: Any, fitted: Mapping[str, list[Any]] | None = None) -> Stack
     return _side_by_side(tables)
 
 
-def _width(table: MatrixLike) -> int:
-    """Return how many columns a table has."""
-    return int(table.shape[1])
+def _tables_of_fit(tables: Settings, fitted: Mapping[str, list[Any]]) -> Settings:
+    """Return the tables that an estimator was fitted to, in that order.
+
+    A table that is absent from `tables` is missing in every row; one that the fit did not have is
+    refused.
+    """
+    if not tables or not {*tables} <= {*fitted}:
+        names_at_fit = ", ".join(map(repr, fitted)) or "one table"
+        remedy = "tables with these names" if fitted else "an array or a data frame"
+        raise ValueError(
+            f"X has the tables {', '.join(map(repr, tables))}, but the estimator was fitted to "
+            f"{names_at_fit}; give {remedy}."
+        )
+    # Columns of a data frame are found by their names, so only other tables need the same width.
+    _check_widths(
+        {name: int(table.shape[1]) for name, table in tables.items() if not _is_frame(table)},
+        fitted,
+    )
+    present_table = next(iter(tables.values()))
+    tables_of_fit = {}
+    for name, columns in fitted.items():
+        if name in tables:
+            tables_of_fit[name] = tables[name]
+        else:
+            tables_of_fit[name] = _empty_table(columns, name, present_table)
+    return tables_of_fit
 
 
 def _check_widths(widths: Mapping[str, int], fitted: Mapping[str, list[Any]]) -> None:
-    """Raise if a table has another number of columns than at the fit, which tells columns by their
-    places."""
+    """Raise if a table has more or fewer columns than at the fit."""
     for name, width in widths.items():
         if width != len(fitted[name]):
             raise ValueError(
@@ -394,32 +466,37 @@ def _check_widths(widths: Mapping[str, int], fitted: Mapping[str, list[Any]]) ->
 
 
 def _check_stacked(stacked: StackedViews, fitted: Mapping[str, list[Any]]) -> None:
-    """Raise if views that were stacked are not those of the fit in the same order, each with as
-    many columns."""
-    given = stacked.views
-    if list(given) != list(fitted):
+    """Raise if stacked views are not those of the fit.
+
+    They must come in the same order and have as many columns.
+    """
+    views = stacked.views
+    if list(views) != list(fitted):
         raise ValueError(
-            f"X has the views {', '.join(map(repr, given))}, and the training set"
+            f"X has the views {', '.join(map(repr, views))}, and the training set"
             f" {', '.join(map(repr, fitted))}; stack the same views in the same order."
         )
-    _check_widths({name: len(columns) for name, columns in given.items()}, fitted)
+    _check_widths({name: len(columns) for name, columns in views.items()}, fitted)
 
 
-def _absent(columns: list[Any], view: str, like: MatrixLike) -> MatrixLike:
-    """Return a table that is missing in every row of another one."""
+def _empty_table(columns: list[Any], view: str, present_table: MatrixLike) -> MatrixLike:
+    """Return a view table that is missing in every row, in the form of a table that is present."""
     names = [str(name).removeprefix(f"{view}{SEPARATOR}") for name in columns]
-    if isinstance(like, SparseTable) and hasattr(like, "index"):
-        return SparseTable((0, len(names)), columns=names, index=like.index[:0]).reindex(like.index)
-    nothing = np.full((like.shape[0], len(columns)), np.nan)
-    if not _is_frame(like):
-        return nothing
-    return type(like)(
-        dict(zip(names, nothing.T, strict=True)),
-        **({"index": like.index} if hasattr(like, "index") else {}),
-    )
+    if isinstance(present_table, SparseTable) and hasattr(present_table, "index"):
+        index = present_table.index
+        return SparseTable((0, len(names)), columns=names, index=index[:0]).reindex(index)
+    values = np.full((present_table.shape[0], len(columns)), np.nan)
+    if not _is_frame(present_table):
+        return values
+    columns_by_name = dict(zip(names, values.T, strict=True))
+    frame_type = type(present_table)
+    if hasattr(present_table, "index"):
+        return frame_type(columns_by_name, index=present_table.index)
+    return frame_type(columns_by_name)
 
 
 def _is_gram(table: MatrixLike) -> bool:
+    """Whether a table is a symmetric dense matrix of numbers, as a Gram matrix is."""
     if table.shape[0] != table.shape[1] or table.shape[0] < 2 or sparse.issparse(table):
         return False
     values = np.asarray(table)
@@ -427,49 +504,60 @@ def _is_gram(table: MatrixLike) -> bool:
 
 
 def find_columns(names: Iterable[Any], columns: Iterable[Any]) -> dict[Any, Any]:
-    """Return the columns that names mean, by these names; a name may lack the prefix of its table,
-    as in ``rna__CD4``.
+    """Return the column that each name means, by the name.
 
-    Names that no column has are left out; one that two tables have is a ValueError.
+    A name may leave out the table in front of the column: ``CD4`` means ``rna__CD4``. Names that
+    mean no column are left out of the result; a name that two tables have is a ValueError.
     """
-    own: dict[Any, list[Any]] = {}
+    candidates: dict[Any, list[Any]] = {}
     for column in columns:
-        own.setdefault(column, []).insert(0, column)
+        # A column of exactly this name comes before those that have it behind their table.
+        candidates.setdefault(column, []).insert(0, column)
         if isinstance(column, str) and SEPARATOR in column:
-            own.setdefault(column.partition(SEPARATOR)[2], []).append(column)
-    found = {name: own[name] for name in names if name in own}
-    for name, meant in found.items():
-        if len(meant) > 1 and meant[0] != name:
-            listed = ", ".join(map(repr, meant))
+            candidates.setdefault(column.partition(SEPARATOR)[2], []).append(column)
+    columns_of_names = {}
+    for name in names:
+        if name not in candidates:
+            continue
+        matches = candidates[name]
+        if len(matches) > 1 and matches[0] != name:
+            listed = ", ".join(map(repr, matches))
             raise ValueError(
                 f"{name!r} is a column of several tables, {listed}: write the one that is meant, as"
                 " by_group does with among=views[table]."
             )
-    return {name: meant[0] for name, meant in found.items()}
+        columns_of_names[name] = matches[0]
+    return columns_of_names
 
 
 def list_columns(names: Sequence[str], most: int = 3) -> str:
-    """Return how many columns there are, and the first ones of each view; those of files are called
-    ``view.column``."""
-    views: dict[str, list[str]] = {}
+    """Return a text that counts columns and names the first `most` of each view.
+
+    Columns of files are called ``view.column``.
+    """
+    names_of_view: dict[str, list[str]] = {}
     for name in names:
         view, dot, _ = name.partition(".")
-        views.setdefault(view if dot else "", []).append(name)
-    shown = [", ".join(map(repr, own[:most])) for own in views.values()]
-    more = [f" and {len(own) - most} more" * (len(own) > most) for own in views.values()]
-    listed = "; ".join(map(str.__add__, shown, more))
+        names_of_view.setdefault(view if dot else "", []).append(name)
+    texts = []
+    for view_names in names_of_view.values():
+        text = ", ".join(map(repr, view_names[:most]))
+        if len(view_names) > most:
+            text += f" and {len(view_names) - most} more"
+        texts.append(text)
+    listed = "; ".join(texts)
     return f"column {listed}" if len(names) == 1 else f"{len(names)} columns ({listed})"
 
 
 def by_view(values: Any, views: Sequence[str]) -> dict[str, Any]:
-    """Return values, whose last axis is that of the kernels, summed over the kernels of every view.
+    """Return the sums of values of kernels over the kernels of each view, by the view.
 
     Parameters
     ----------
     values : array-like of shape (..., P)
         Numbers of the kernels.
     views : sequence of str
-        The view of each kernel; one alone is that of all.
+        The view of each kernel; a single view is that of all kernels.
 
     Returns
     -------
@@ -478,29 +566,39 @@ def by_view(values: Any, views: Sequence[str]) -> dict[str, Any]:
     values = np.asarray(values, dtype=np.float64)
     if len(views) < values.shape[-1]:
         values = values.sum(axis=-1, keepdims=True)
-    found: dict[str, Any] = {}
-    for view, one in zip(views, np.moveaxis(values, -1, 0), strict=True):
-        found[view] = found.get(view, 0.0) + (float(one) if one.ndim == 0 else one)
-    return found
+    sums: dict[str, Any] = {}
+    for view, kernel_values in zip(views, np.moveaxis(values, -1, 0), strict=True):
+        term = float(kernel_values) if kernel_values.ndim == 0 else kernel_values
+        sums[view] = sums.get(view, 0.0) + term
+    return sums
 
 
 # Names of rows ------------------------------------------------------------------------------------
 
 
-class _Named(NamedTuple):
-    """Names of rows: whose they are, the index, and what to write for it."""
+class _RowNames(NamedTuple):
+    """The names of the rows of an object.
 
-    what: str
-    names: Any
+    Attributes
+    ----------
+    owner : str
+        How the user writes the object, such as ``X['rna']``.
+    index : pandas.Index
+        The names.
+    written : str
+        How the user writes the index, such as ``X['rna'].index``.
+    """
+
+    owner: str
+    index: Any
     written: str
 
 
 def check_row_names(X: MatrixLike, **others: Any) -> None:
-    """Raise a ValueError if samples and what belongs to them name their rows, and not in the same
-    order.
+    """Raise a ValueError if samples and their targets or weights name their rows differently.
 
-    Names are a pandas index of anything but integers. What has none, as arrays, belongs to the
-    samples by position.
+    Names are a pandas index of anything but integers; they must come in the same order. Objects
+    without names, such as arrays, belong to the samples by position.
 
     Parameters
     ----------
@@ -509,79 +607,108 @@ def check_row_names(X: MatrixLike, **others: Any) -> None:
     **others : Series, data frame, array-like or None
         Targets, weights or groups of the samples, by the name of their parameter.
     """
-    named = [one for what, rows in {"X": X, **others}.items() for one in _named_rows(what, rows)]
-    for one in named[1:]:
-        if not named[0].names.equals(one.names) and named[0].names.tolist() != one.names.tolist():
-            raise ValueError(_disagreement(named[0], one))
+    all_names = list(_named_rows("X", X))
+    for parameter, rows in others.items():
+        all_names += _named_rows(parameter, rows)
+    for names in all_names[1:]:
+        expected = all_names[0].index
+        if not expected.equals(names.index) and expected.tolist() != names.index.tolist():
+            raise ValueError(_disagreement(all_names[0], names))
 
 
-def _named_rows(what: str, rows: Any) -> Iterator[_Named]:
-    """Yield the names of rows, of several tables those of each."""
+def _named_rows(owner: str, rows: Any) -> Iterator[_RowNames]:
+    """Yield the row names of an object, of several tables those of each.
+
+    Where rows have no names, nothing is yielded.
+    """
     if isinstance(rows, StackedViews):
-        yield from _named_rows(f"{what}.X", rows.X)
-    elif are_tables(rows):
-        held = (
-            dict(enumerate(rows)) if isinstance(rows, list | tuple) else getattr(rows, "mod", rows)
-        )
-        for key, table in held.items():
-            yield from _named_rows(f"{what}[{key!r}]", table)
-    else:
-        # Last, since attributes that a Series does not have are searched among its rows.
-        place = "index" if hasattr(rows, "index") or not _is_annotated(rows) else "obs_names"
-        index = row_names(rows, place)
-        if index is not None:
-            yield _Named(what, index, f"{what}.{place}")
+        yield from _named_rows(f"{owner}.X", rows.X)
+        return
+    if are_tables(rows):
+        if isinstance(rows, list | tuple):
+            tables: Any = dict(enumerate(rows))
+        else:
+            tables = getattr(rows, "mod", rows)
+        for key, table in tables.items():
+            yield from _named_rows(f"{owner}[{key!r}]", table)
+        return
+    # A pandas Series looks up attributes that it does not have among its rows: `index` goes first.
+    is_annotated = not hasattr(rows, "index") and _is_annotated(rows)
+    attribute = "obs_names" if is_annotated else "index"
+    index = row_names(rows, attribute)
+    if index is not None:
+        yield _RowNames(owner, index, f"{owner}.{attribute}")
 
 
-def row_names(rows: Any, place: str = "index") -> Any:
-    """Return the names of rows, a pandas index of anything but integers; None where they have
-    none."""
+def row_names(rows: Any, attribute: str = "index") -> Any:
+    """Return the names of rows, a pandas index of anything but integers, or None."""
     if isinstance(rows, StackedViews):
         return row_names(rows.X)
-    index: Any = getattr(rows, place, None)
+    index: Any = getattr(rows, attribute, None)
     is_index = type(index).__module__.partition(".")[0] == "pandas"
     return index if is_index and index.inferred_type != "integer" else None
 
 
-def _disagreement(first: _Named, other: _Named) -> str:
-    """Return what is wrong with names that differ, and what to write."""
-    what, here, there = other.what, first.names.tolist(), other.names.tolist()
-    sides = ((first.what, here, set(there)), (what, there, set(here)))
-    alone = {
-        side: next((name for name in own if name not in rest), None) for side, own, rest in sides
-    }
-    lost = [f"{name!r} is in {side} alone" for side, name in alone.items() if name is not None]
-    twice = other.names[other.names.duplicated()].tolist()
+def _disagreement(first: _RowNames, second: _RowNames) -> str:
+    """Return the error message for two objects whose row names differ.
+
+    It says what differs, and what to write.
+    """
+    owner = second.owner
+    first_names = first.index.tolist()
+    second_names = second.index.tolist()
+
+    # 1. What differs: the names themselves, or their order.
+    only_in_first = _first_missing(first_names, set(second_names))
+    only_in_second = _first_missing(second_names, set(first_names))
+    lost = []
+    if only_in_first is not None:
+        lost.append(f"{only_in_first!r} is in {first.owner} alone")
+    if only_in_second is not None:
+        lost.append(f"{only_in_second!r} is in {owner} alone")
     if lost:
-        wrong = f"its rows and those of {first.what} have different names ({', '.join(lost)})"
+        fault = f"its rows and those of {first.owner} have different names ({', '.join(lost)})"
     else:
-        unlike = [(i, a, b) for i, (a, b) in enumerate(zip(here, there, strict=False)) if a != b]
-        place = (
-            "row {} is {!r} there and {!r} here".format(*unlike[0])
-            if unlike
-            else f"{len(here)} rows there"
+        difference = f"{len(first_names)} rows there"
+        pairs = enumerate(zip(first_names, second_names, strict=False))
+        for i, (first_name, second_name) in pairs:
+            if first_name != second_name:
+                difference = f"row {i} is {first_name!r} there and {second_name!r} here"
+                break
+        fault = (
+            f"its {len(second_names)} rows have the names of {first.owner} in another order"
+            f" ({difference})"
         )
-        wrong = f"its {len(there)} rows have the names of {first.what} in another order ({place})"
-    if what.startswith("X"):
-        return f"{what}: {wrong}; stack_views(X) joins tables by the names of their rows."
-    if twice:
-        write = f"give every row a name of its own ({twice[0]!r} is there more than once)"
-    elif alone[first.what] is None:
-        write = f"write {what}.loc[{first.written}]"
+
+    # 2. What to write.
+    if owner.startswith("X"):
+        return f"{owner}: {fault}; stack_views(X) joins tables by the names of their rows."
+    repeated = second.index[second.index.duplicated()].tolist()
+    if repeated:
+        remedy = f"give every row a name of its own ({repeated[0]!r} is there more than once)"
+    elif only_in_first is None:
+        remedy = f"write {owner}.loc[{first.written}]"
     else:
-        write = f"keep the rows of both, {first.written}.intersection({other.written})"
+        remedy = f"keep the rows of both, {first.written}.intersection({second.written})"
     return (
-        f"{what}: {wrong}; {write}, or give {what}.to_numpy() if it belongs to {first.what} row by"
-        " row as it is."
+        f"{owner}: {fault}; {remedy}, or give {owner}.to_numpy() if it belongs to {first.owner} row"
+        " by row as it is."
     )
+
+
+def _first_missing(names: Iterable[Any], names_of_other: set[Any]) -> Any:
+    """Return the first of the names that is not in the set, or None."""
+    return next((name for name in names if name not in names_of_other), None)
 
 
 def _with_targets(
     stacked: StackedViews, y: TargetLike, is_joined: bool
 ) -> tuple[StackedViews, Any]:
-    """Return the samples that have a target, and the targets in their order; by position where one
-    has no names."""
-    if _have_names([stacked.X, y]):
+    """Return the samples that have a target, and their targets in the same order.
+
+    Targets belong to samples by the names of the rows if both have names, else by position.
+    """
+    if _have_different_names([stacked.X, y]):
         _check_names("y", y.index, stacked.X.index)
         X = stacked.X[stacked.X.index.isin(y.index)]
         return StackedViews(X, stacked.views), y.loc[X.index]
@@ -598,18 +725,18 @@ def _with_targets(
     return stacked, y
 
 
-def _check_names(what: str, index: Any, others: Any) -> None:
-    """Raise unless an index names every row once, and has a name in common with that of the
-    views."""
+def _check_names(owner: str, index: Any, names_of_views: Any) -> None:
+    """Raise unless an index names every row once and shares a name with the views."""
     if not index.is_unique:
-        twice = index[index.duplicated()][0]
+        repeated = index[index.duplicated()][0]
         raise ValueError(
-            f"{what}: the index has {twice!r} more than once; give every sample a name of its own."
+            f"{owner}: the index has {repeated!r} more than once; give every sample a name of its"
+            " own."
         )
-    if not others.isin(index).any():
+    if not names_of_views.isin(index).any():
         raise ValueError(
-            f"{what} has no row in common with the views: its index begins with {index[0]!r},"
-            f" theirs with {others[0]!r}."
+            f"{owner} has no row in common with the views: its index begins with {index[0]!r},"
+            f" theirs with {names_of_views[0]!r}."
         )
 
 
@@ -617,20 +744,27 @@ def _check_names(what: str, index: Any, others: Any) -> None:
 
 
 def _read_tables(views: Settings) -> Settings:
-    """Return the views as tables: AnnData stay sparse, where all are."""
-    stay = all(
-        _is_annotated(one) and sparse.issparse(getattr(one, "X", None)) for one in views.values()
+    """Return every view as a view table.
+
+    AnnData become sparse tables if all views are sparse AnnData, else data frames.
+    """
+    are_sparse_anndata = all(
+        _is_annotated(view) and sparse.issparse(getattr(view, "X", None)) for view in views.values()
     )
-    tables = {
-        name: SparseTable(one.X, columns=one.var_names, index=one.obs_names) if stay else one
-        for name, one in views.items()
-    }
-    return {name: _table(name, one) for name, one in tables.items()}
+    tables = {}
+    for name, view in views.items():
+        if are_sparse_anndata:
+            view = SparseTable(view.X, columns=view.var_names, index=view.obs_names)
+        tables[name] = _checked_table(name, view)
+    return tables
 
 
-def _table(name: str, view: MatrixLike) -> MatrixLike:
-    """The view as it is if it has columns, else as an array; refused unless it is a table with rows
-    and columns."""
+def _checked_table(name: str, view: MatrixLike) -> MatrixLike:
+    """Return a view as a view table, or raise unless it has rows and columns.
+
+    Data frames and sparse matrices are returned as they are, an AnnData as a data frame, all else
+    as an array.
+    """
     if SEPARATOR in name:
         raise ValueError(
             f"the view's name {name!r} contains {SEPARATOR!r}, which separates view and column"
@@ -656,24 +790,31 @@ def _table(name: str, view: MatrixLike) -> MatrixLike:
     return view
 
 
-def _have_names(tables: list[Any]) -> bool:
-    """Whether all views are tables whose rows have names, and not the same; a range of numbers is
-    none."""
-    return all(map(_is_labelled, tables)) and not all(
-        table.index.equals(tables[0].index) for table in tables
-    )
+def _have_different_names(tables: list[Any]) -> bool:
+    """Whether the rows of all tables have names, and these differ.
+
+    A range of numbers is no name.
+    """
+    if not all(map(_is_labelled, tables)):
+        return False
+    return not all(table.index.equals(tables[0].index) for table in tables)
 
 
 def _is_labelled(table: Any) -> bool:
-    has_names = (
-        hasattr(table, "index") if isinstance(table, SparseTable) else hasattr(table, "reindex")
-    )
-    return has_names and type(table.index).__name__ != "RangeIndex"
+    """Whether the rows of a table have names: an index that is no range of numbers.
+
+    Only pandas objects and `SparseTable` have such names.
+    """
+    # A SparseTable always has `reindex`, and an index only where its rows have names.
+    attribute = "index" if isinstance(table, SparseTable) else "reindex"
+    return hasattr(table, attribute) and type(table.index).__name__ != "RangeIndex"
 
 
 def _joined_rows(tables: Settings) -> Settings:
-    """Give every view a row for every sample that one of them has, in the order in which they
-    come."""
+    """Return every table with a row for each sample of any table.
+
+    The samples are in the order of their first appearance.
+    """
     index = next(iter(tables.values())).index
     for name, table in tables.items():
         _check_names(f"view {name!r}", table.index, index)
@@ -682,15 +823,17 @@ def _joined_rows(tables: Settings) -> Settings:
 
 
 def _is_annotated(view: Any) -> bool:
-    """Whether it is an AnnData."""
+    """Whether an object is an AnnData."""
     return hasattr(view, "obs_names") and hasattr(view, "to_df")
 
 
 def _is_frame(view: MatrixLike) -> bool:
+    """Whether an object is a data frame of any library."""
     return hasattr(view, "columns") and hasattr(view, "shape") and not sparse.issparse(view)
 
 
 def _library(frame: Any) -> str:
+    """Return the library of a data frame, ``"pandas"`` or ``"polars"``; refuse those of others."""
     library = type(frame).__module__.partition(".")[0]
     if library not in ("pandas", "polars"):
         raise TypeError(
@@ -701,54 +844,58 @@ def _library(frame: Any) -> str:
 
 
 def _stack_arrays(tables: Settings) -> StackedViews:
-    numbers = StackedViews(
-        None, {name: list(range(table.shape[1])) for name, table in tables.items()}
-    ).numbers
-    parts = list(tables.values())
-    text = [name for name, part in tables.items() if part.dtype.kind not in "biuf"]
-    if any(map(sparse.issparse, parts)):
-        if text:
-            raise TypeError(
-                f"view {text[0]!r} holds no numbers, which a sparse table cannot: give dense views"
-                " or frames."
-            )
-        stacked = sparse.hstack(parts, format="csr")
-        if not all(hasattr(part, "columns") and hasattr(part, "index") for part in parts):
-            return StackedViews(sparse.csr_array(stacked), numbers)
-        names = {
-            view: [f"{view}{SEPARATOR}{label}" for label in table.columns]
-            for view, table in tables.items()
-        }
-        every = list(chain.from_iterable(names.values()))
-        return StackedViews(SparseTable(stacked, columns=every, index=parts[0].index), names)
-    if 0 < len(text) < len(parts):
-        # Numbers beside text stay numbers.
-        parts = [part.astype(object) for part in parts]
-    return StackedViews(np.hstack(parts), numbers)
+    """Return arrays and sparse matrices side by side, sparse if one of them is."""
+    views = {name: list(range(table.shape[1])) for name, table in tables.items()}
+    numbers = StackedViews(None, views).numbers
+    arrays = list(tables.values())
+    text_views = [name for name, table in tables.items() if table.dtype.kind not in "biuf"]
+    if not any(map(sparse.issparse, arrays)):
+        if 0 < len(text_views) < len(arrays):
+            # NumPy would turn numbers beside text into text.
+            arrays = [array.astype(object) for array in arrays]
+        return StackedViews(np.hstack(arrays), numbers)
+    if text_views:
+        raise TypeError(
+            f"view {text_views[0]!r} holds no numbers, which a sparse table cannot: give dense"
+            " views or frames."
+        )
+    stacked = sparse.hstack(arrays, format="csr")
+    if not all(hasattr(array, "columns") and hasattr(array, "index") for array in arrays):
+        return StackedViews(sparse.csr_array(stacked), numbers)
+    names = _column_names({name: table.columns for name, table in tables.items()})
+    columns = list(chain.from_iterable(names.values()))
+    return StackedViews(SparseTable(stacked, columns=columns, index=arrays[0].index), names)
+
+
+def _column_names(columns: Mapping[str, Iterable[Any]]) -> dict[str, list[str]]:
+    """Return the names ``view__column`` of the columns of each view."""
+    return {
+        view: [f"{view}{SEPARATOR}{column}" for column in view_columns]
+        for view, view_columns in columns.items()
+    }
 
 
 def _stack_frames(tables: Settings, library: str) -> StackedViews:
-    columns = {
-        view: table.columns if _is_frame(table) else range(table.shape[1])
-        for view, table in tables.items()
-    }
-    names = {view: [f"{view}{SEPARATOR}{label}" for label in own] for view, own in columns.items()}
-    repeated = [
-        name for name, times in Counter(chain.from_iterable(names.values())).items() if times > 1
-    ]
+    """Return tables side by side as a data frame of a library, columns named ``view__column``."""
+    columns: dict[str, Iterable[Any]] = {}
+    for view, table in tables.items():
+        columns[view] = table.columns if _is_frame(table) else range(table.shape[1])
+    names = _column_names(columns)
+    counts = Counter(chain.from_iterable(names.values()))
+    repeated = [name for name, count in counts.items() if count > 1]
     if repeated:
         raise ValueError(
             f"several columns would be named {repeated[0]!r}: rename a column or a view."
         )
-    dense = {
-        view: _filled(table) if sparse.issparse(table) else table for view, table in tables.items()
-    }
+    dense_tables = {}
+    for view, table in tables.items():
+        dense_tables[view] = _dense_table(table) if sparse.issparse(table) else table
     join = _join_pandas if library == "pandas" else _join_polars
-    return StackedViews(join(dense, names), names)
+    return StackedViews(join(dense_tables, names), names)
 
 
-def _filled(table: MatrixLike) -> AnyArray:
-    """Return a sparse table as an array: a row that lacks the table has NaN in all columns."""
+def _dense_table(table: MatrixLike) -> AnyArray:
+    """Return a sparse table as an array; a row that lacks the table has NaN in all columns."""
     values: AnyArray = table.toarray()
     if values.dtype.kind == "f":
         values[np.isnan(values).any(axis=1)] = np.nan
@@ -756,36 +903,37 @@ def _filled(table: MatrixLike) -> AnyArray:
 
 
 def _join_pandas(tables: Settings, names: dict[str, list[str]]) -> MatrixLike:
+    """Return tables side by side as a pandas data frame.
+
+    Data frames among them must have equal indices.
+    """
     import pandas as pd
 
     indices = {view: table.index for view, table in tables.items() if _is_frame(table)}
-    index = next(iter(indices.values()))
-    for view, other in indices.items():
-        if not index.equals(other):
+    first_index = next(iter(indices.values()))
+    for view, index in indices.items():
+        if not first_index.equals(index):
             raise ValueError(
                 f"view {view!r} has another index than view {next(iter(indices))!r}: bring the rows"
                 " in one order, then give both the same index, or none by reset_index(drop=True)."
             )
-    frames = [
-        (
-            table.set_axis(names[view], axis=1)
-            if _is_frame(table)
-            else pd.DataFrame(table, columns=names[view], index=index)
-        )
-        for view, table in tables.items()
-    ]
+    frames = []
+    for view, table in tables.items():
+        if _is_frame(table):
+            frames.append(table.set_axis(names[view], axis=1))
+        else:
+            frames.append(pd.DataFrame(table, columns=names[view], index=first_index))
     return pd.concat(frames, axis=1)
 
 
 def _join_polars(tables: Settings, names: dict[str, list[str]]) -> MatrixLike:
+    """Return tables side by side as a Polars data frame."""
     import polars as pl
 
-    frames = [
-        (
-            table.rename(dict(zip(table.columns, names[view], strict=True)))
-            if _is_frame(table)
-            else pl.DataFrame(table, schema=names[view])
-        )
-        for view, table in tables.items()
-    ]
+    frames = []
+    for view, table in tables.items():
+        if _is_frame(table):
+            frames.append(table.rename(dict(zip(table.columns, names[view], strict=True))))
+        else:
+            frames.append(pl.DataFrame(table, schema=names[view]))
     return pl.concat(frames, how="horizontal")

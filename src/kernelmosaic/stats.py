@@ -1,4 +1,4 @@
-"""Paired tests of one method against another: on one data set by folds, over many by signs and
+"""Paired tests of two methods: on the folds of one data set, or over many data sets by signs and
 ranks."""
 
 from __future__ import annotations
@@ -48,13 +48,16 @@ def win_tie_loss(a: Any, b: Any, *, larger_is_better: bool = True) -> WinTieLoss
     WinTieLoss(wins=1, ties=1, losses=1)
     """
     a, b = paired(a, b)
-    better = a > b if larger_is_better else a < b
-    return WinTieLoss(int(better.sum()), int((a == b).sum()), int((~better & (a != b)).sum()))
+    is_better = a > b if larger_is_better else a < b
+    is_equal = a == b
+    is_worse = ~is_better & ~is_equal
+    return WinTieLoss(int(is_better.sum()), int(is_equal.sum()), int(is_worse.sum()))
 
 
 def paired(a: Any, b: Any) -> tuple[Array, Array]:
     """Return two vectors of equal length, all finite, or raise."""
-    a, b = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
+    a = np.asarray(a, dtype=np.float64)
+    b = np.asarray(b, dtype=np.float64)
     if a.ndim != 1 or a.shape != b.shape or len(a) == 0:
         raise ValueError(
             f"a has shape {a.shape}, b {b.shape}: give two lists of one length, one figure per data"
@@ -67,14 +70,19 @@ def paired(a: Any, b: Any) -> tuple[Array, Array]:
 
 # Signed ranks -------------------------------------------------------------------------------------
 
-#: Above so many differences with ties among them the exact distribution gives way to SciPy's
-#: approximation.
+#: Differences up to which the distribution of tied ranks is computed exactly, which takes time that
+#: grows with the third power; SciPy approximates beyond. Chosen by hand.
 _MOST_EXACT = 100
+#: Significant digits to which differences are rounded: figures are printed with fewer.
+_DIGITS = 9
 
 
 class WilcoxonResult(NamedTuple):
-    """The smaller rank sum, the two-sided p-value, and the sign of the difference of the rank
-    sums."""
+    """The result of `wilcoxon`.
+
+    These are the smaller rank sum, the two-sided p-value, and the sign of the difference of the
+    rank sums.
+    """
 
     statistic: float
     p_value: float
@@ -82,8 +90,7 @@ class WilcoxonResult(NamedTuple):
 
 
 def wilcoxon(a: Any, b: Any) -> WilcoxonResult:
-    """Test, two-sided, whether the differences of two methods over data sets are symmetric about
-    zero.
+    """Test, two-sided, whether differences of two methods are symmetric about zero.
 
     Differences of zero are dropped and equal ones share their mean rank, as Wilcoxon has it. Every
     difference is rounded to nine significant digits of its own two figures: those of two-decimal
@@ -117,35 +124,42 @@ def wilcoxon(a: Any, b: Any) -> WilcoxonResult:
     if len(differences) == 0:
         return WilcoxonResult(0.0, 1.0, 0)
     ranks = stats.rankdata(np.abs(differences))
-    above, below = float(ranks[differences > 0].sum()), float(ranks[differences < 0].sum())
-    tied = len(np.unique(ranks)) < len(ranks)
-    if tied and len(ranks) <= _MOST_EXACT:
-        p_value = _exact_p(ranks, min(above, below))
+    positive_sum = float(ranks[differences > 0].sum())
+    negative_sum = float(ranks[differences < 0].sum())
+    statistic = min(positive_sum, negative_sum)
+    has_ties = len(np.unique(ranks)) < len(ranks)
+    if has_ties and len(ranks) <= _MOST_EXACT:
+        p_value = _exact_p(ranks, statistic)
     else:
-        p_value = float(stats.wilcoxon(differences, method="auto" if tied else "exact").pvalue)
-    return WilcoxonResult(min(above, below), p_value, int(np.sign(above - below)))
+        method = "auto" if has_ties else "exact"
+        p_value = float(stats.wilcoxon(differences, method=method).pvalue)
+    return WilcoxonResult(statistic, p_value, int(np.sign(positive_sum - negative_sum)))
 
 
-def _rounded_differences(a: Array, b: Array, digits: int = 9) -> Array:
-    """Return a − b, each to so many significant digits of the larger of its two figures."""
+def _rounded_differences(a: Array, b: Array) -> Array:
+    """Return a − b, each rounded to `_DIGITS` significant digits of the larger of its figures."""
     differences = np.zeros(len(a))
     for k, (x, y) in enumerate(zip(a.tolist(), b.tolist(), strict=True)):
         size = max(abs(x), abs(y))
         if size > 0:
-            differences[k] = round(x - y, digits - math.ceil(math.log10(size)))
+            differences[k] = round(x - y, _DIGITS - math.ceil(math.log10(size)))
     return differences
 
 
-def _exact_p(ranks: Array, smaller: float) -> float:
-    """Twice the share of sign patterns whose positive rank sum is at most `smaller`, and at most
-    one."""
+def _exact_p(ranks: Array, statistic: float) -> float:
+    """Return the exact two-sided p-value of the smaller rank sum.
+
+    It is twice the share of sign patterns whose positive rank sum is at most the statistic, and at
+    most one. ``shares[s]`` is the share of patterns with the positive rank sum s / 2.
+    """
     doubled = np.rint(2 * ranks).astype(int)  # mean ranks are whole or half
     shares = np.zeros(doubled.sum() + 1)
     shares[0] = 1.0
     for rank in doubled:
+        # Half of the patterns so far get this rank as positive, the other half as negative.
         shares[rank:] = (shares[rank:] + shares[:-rank]) / 2
         shares[:rank] /= 2
-    return float(min(1.0, 2 * shares[: round(2 * smaller) + 1].sum()))
+    return float(min(1.0, 2 * shares[: round(2 * statistic) + 1].sum()))
 
 
 # The corrected resampled t test -------------------------------------------------------------------
@@ -178,7 +192,7 @@ def t_test_resampled(
     -------
     PairedTestResult
         ``statistic``, above 0 where `scores_a` are larger, and ``p_value``. Without any difference
-        0 and 1; with one and the same difference everywhere infinity and 0.
+        they are 0 and 1; with the same difference on all splits infinity and 0.
 
     References
     ----------
@@ -206,11 +220,13 @@ def t_test_resampled(
     differences = a - b
     if not np.any(differences):
         return PairedTestResult(0.0, 1.0)
-    mean, variance = float(differences.mean()), float(differences.var(ddof=1))
+    mean = float(differences.mean())
+    variance = float(differences.var(ddof=1))
     if variance == 0:
         return PairedTestResult(float(np.copysign(np.inf, mean)), 0.0)
     statistic = mean / float(np.sqrt((1 / len(a) + n_test / n_train) * variance))
-    return PairedTestResult(statistic, float(2 * t_distribution.sf(abs(statistic), len(a) - 1)))
+    p_value = float(2 * t_distribution.sf(abs(statistic), len(a) - 1))
+    return PairedTestResult(statistic, p_value)
 
 
 # The 5×2 cv F test --------------------------------------------------------------------------------
@@ -232,7 +248,7 @@ def f_test_5x2cv(scores_a: Any, scores_b: Any) -> PairedTestResult:
     -------
     PairedTestResult
         ``statistic`` and ``p_value``. Without any difference 0 and 1, so that nothing is rejected;
-        with one and the same difference everywhere infinity and 0.
+        with the same difference on all folds infinity and 0.
 
     References
     ----------
@@ -256,7 +272,7 @@ def f_test_5x2cv(scores_a: Any, scores_b: Any) -> PairedTestResult:
 
 
 def five_by_two(name: str, scores: Any) -> Array:
-    """Return ten scores as five rows of two, or raise naming what was given."""
+    """Return ten finite scores as an array of shape (5, 2), or raise naming the parameter."""
     array = np.asarray(scores, dtype=np.float64)
     if array.shape not in ((10,), (5, 2)):
         raise ValueError(

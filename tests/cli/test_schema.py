@@ -594,4 +594,4 @@ def test_texts_of_cells():
     assert texts_of(cells, missing=["NA"]).tolist() == [
         "1", "1", "2.5", "1.0", None, None, "True", "1e+300", "3", None,
     ]  # fmt: skip
-    assert texts_of(pd.Series([1.0, 2.0]), known=["1.0"]).tolist() == ["1.0", "2"]
+    assert texts_of(pd.Series([1.0, 2.0]), spellings=["1.0"]).tolist() == ["1.0", "2"]

@@ -234,7 +234,7 @@ def test_compiled_passes_agree_with_plain_ones(dtype):
 @pytest.mark.parametrize(("dtype", "n_threads"), [(np.float32, 1), (np.float64, 3)])
 def test_matrices_filled_by_squares_are_those_of_the_formulas(dtype, n_threads, monkeypatch):
     monkeypatch.setattr(backend, "allowed_threads", lambda: n_threads)
-    monkeypatch.setattr(backend, "_WORTH_THREADS", 0)
+    monkeypatch.setattr(backend, "_BYTES_FOR_THREADS", 0)
     X = np.random.default_rng(3).normal(
         size=(555, 3)
     )  # two squares a side, and one that is not whole

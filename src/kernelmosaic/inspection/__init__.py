@@ -1,4 +1,4 @@
-"""Stability and importance of kernels, and whether a view adds to the others."""
+"""Inspection: stability and importance of kernels and columns, and tests whether a view adds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A test by permutations whether a view adds to the others."""
+"""A permutation test whether a view adds information to the others."""
 
 from __future__ import annotations
 
@@ -9,10 +9,13 @@ from kernelmosaic._checks import check_count
 from kernelmosaic._typing import Array, Seed
 from kernelmosaic.backend import threads_for
 
-#: Relative differences that are rounding: a permutation may change nothing.
+#: Relative differences up to which statistics count as equal: a permutation may change nothing but
+#: the rounding.
 ROUNDING = 1e-9
-#: With fewer samples there are fewer than six orders.
+#: Samples that are needed for a test: fewer have fewer than six orders.
 LEAST_SAMPLES_TO_PERMUTE = 3
+#: Numbers of permuted coefficients that are computed with at a time; chosen by hand.
+_BATCH_SIZE = 2**22
 
 
 def conditional_pvalue(
@@ -79,24 +82,29 @@ def conditional_pvalue(
     >>> conditional_pvalue(K, *machine, random_state=0)
     0.001
     """
-    N, random = check_count("n_permutations", n_permutations), check_random_state(random_state)
+    N = check_count("n_permutations", n_permutations)
+    random = check_random_state(random_state)
     if not np.shape(K) == np.shape(given) == (np.shape(dual_coef)[-1],) * 2:
         raise ValueError(
             f"dual_coef has shape {np.shape(dual_coef)}, K {np.shape(K)} and given"
             f" {np.shape(given)}: give kernels between all training samples, and a column for each,"
             " zero where a sample is not a support vector."
         )
-    K, given = np.asarray(K, dtype=np.float64), np.asarray(given, dtype=np.float64)
+    K = np.asarray(K, dtype=np.float64)
+    given = np.asarray(given, dtype=np.float64)
     beta = np.atleast_2d(np.asarray(dual_coef, dtype=np.float64)).T
 
     # 1. Only samples that have the tested view are compared.
     having = np.flatnonzero(~np.isnan(K.diagonal()))
-    if len(having) < LEAST_SAMPLES_TO_PERMUTE:
+    n = len(having)
+    if n < LEAST_SAMPLES_TO_PERMUTE:
         raise ValueError(
-            f"K: {len(having)} of {len(K)} samples have the view, too few to permute; give at least"
+            f"K: {n} of {len(K)} samples have the view, too few to permute; give at least"
             f" {LEAST_SAMPLES_TO_PERMUTE}."
         )
-    K, given, beta = K[np.ix_(having, having)], given[np.ix_(having, having)], beta[having]
+    K = K[np.ix_(having, having)]
+    given = given[np.ix_(having, having)]
+    beta = beta[having]
     for name, values in (("K", K), ("given", given), ("dual_coef", beta)):
         if not np.all(np.isfinite(values)):
             raise ValueError(
@@ -106,44 +114,45 @@ def conditional_pvalue(
 
     # 2. Ridge regression on the given kernel removes what it explains of the coefficients and of
     #    the tested kernel.
-    with threads_for(len(K)):
+    with threads_for(n):
         smoother = _KernelSmoother(given)
         eigenvalues, eigenvectors = np.linalg.eigh(_centred(K))
-        is_part = eigenvalues > ROUNDING * np.abs(eigenvalues).max()
-        features = eigenvectors[:, is_part] * np.sqrt(eigenvalues[is_part])
+        is_positive = eigenvalues > ROUNDING * np.abs(eigenvalues).max()
+        # K = features @ features.T, up to rounding.
+        features = eigenvectors[:, is_positive] * np.sqrt(eigenvalues[is_positive])
         R = smoother.residual_matrix(features)
         beta = smoother.residual_matrix(beta) @ beta
         features = R @ features
 
-    # 3. The statistic of the coefficients as they are, and in every permuted order.
-    orders = np.array([np.arange(len(K)), *(random.permutation(len(K)) for _ in range(N))])
+    # 3. The statistic of the coefficients in their own order, and in every permuted order.
+    orders = np.array([np.arange(n), *(random.permutation(n) for _ in range(N))])
+    n_outputs = beta.shape[1]
     statistics = np.empty(N + 1)
-    batch = max(1, 2**22 // beta.size)
+    batch = max(1, _BATCH_SIZE // beta.size)
     for start in range(0, N + 1, batch):
         n_orders = min(batch, N + 1 - start)
-        # Shape (n, orders * outputs): one product for all orders.
-        permuted = beta[orders[start : start + n_orders].T].reshape(len(K), -1)
-        slopes = (
-            np.square(features.T @ permuted).reshape(-1, n_orders, beta.shape[1]).sum(axis=(0, 2))
-        )
-        norms = np.square(R @ permuted).reshape(-1, n_orders, beta.shape[1]).sum(axis=(0, 2))
+        # Shape (n, n_orders * n_outputs): one product for all orders.
+        permuted = beta[orders[start : start + n_orders].T].reshape(n, -1)
+        squared_features = np.square(features.T @ permuted).reshape(-1, n_orders, n_outputs)
+        squared_residuals = np.square(R @ permuted).reshape(-1, n_orders, n_outputs)
+        gradients = squared_features.sum(axis=(0, 2))
+        norms = squared_residuals.sum(axis=(0, 2))
         statistics[start : start + n_orders] = np.divide(
-            slopes, norms, out=np.zeros(n_orders), where=norms > 0
+            gradients, norms, out=np.zeros(n_orders), where=norms > 0
         )
-    # The order of the samples as they are is one of those that are equally probable under the null
-    # hypothesis.
+    # The own order is one of those that are equally probable under the null hypothesis.
     is_as_large = statistics[1:] >= statistics[0] * (1.0 - ROUNDING)
     return float((1 + np.count_nonzero(is_as_large)) / (1 + N))
 
 
 def _centred(K: Array) -> Array:
-    """Return a kernel matrix of centred feature vectors."""
+    """Return the Gram matrix of the centred feature vectors of K."""
     K = K - K.mean(axis=0)
     return np.asarray(K - K.mean(axis=1, keepdims=True))
 
 
 class _KernelSmoother:
-    """Ridge regression with an intercept on a kernel, of any targets.
+    """Ridge regression with an intercept on a kernel, for any targets.
 
     Parameters
     ----------
@@ -151,22 +160,22 @@ class _KernelSmoother:
         The kernel between the samples.
     """
 
-    #: Ridges that are tried, in units of the mean eigenvalue; the last one leaves the intercept
-    #: only.
+    #: Ridges to choose from, in units of the mean eigenvalue; chosen by hand. With the last one
+    #: only the intercept is fitted.
     RIDGES = (1e-3, 1e-2, 0.1, 1.0, 10.0, 100.0, np.inf)
 
     def __init__(self, kernel: Array) -> None:
         eigenvalues, eigenvectors = np.linalg.eigh(_centred(kernel))
         self.eigenvalues = np.maximum(eigenvalues, 0.0)
-        # The intercept explains the constant vector. As long as that vector is left unexplained,
-        # the leave-one-out error of centred targets is too small: the other samples tell the one
-        # left out, as all of them sum to zero.
+        # The intercept explains the constant vector. Without it, the leave-one-out error of centred
+        # targets would be too small: they sum to zero, so the other samples determine the one that
+        # is left out.
         self.eigenvectors: Array = eigenvectors - eigenvectors.mean(axis=0)
 
     def residual_matrix(self, targets: Array) -> Array:
-        """Return the matrix that turns targets into residuals, with the ridge of least
-        leave-one-out error.
+        """Return the matrix that turns targets into their residuals.
 
+        The ridge is the one of least leave-one-out error for these targets.
         Parameters
         ----------
         targets : ndarray of shape (n, outputs)
@@ -175,17 +184,20 @@ class _KernelSmoother:
         -------
         ndarray of shape (n, n)
         """
-        unit = self.eigenvalues.mean() or 1.0
+        mean_eigenvalue = self.eigenvalues.mean() or 1.0
         rotated = self.eigenvectors.T @ targets
         best_error = np.inf
-        best_part: Array = np.ones_like(self.eigenvalues)
+        # The fraction of each eigenvector that ridge regression does not explain.
+        best_unexplained: Array = np.ones_like(self.eigenvalues)
         for factor in self.RIDGES:
             unexplained: Array = np.ones_like(self.eigenvalues)
             if factor < np.inf:
-                unexplained = factor * unit / (self.eigenvalues + factor * unit)
+                ridge = factor * mean_eigenvalue
+                unexplained = ridge / (self.eigenvalues + ridge)
             residuals = self.eigenvectors @ (unexplained[:, np.newaxis] * rotated)
             diagonal = np.square(self.eigenvectors) @ unexplained
             error = float(np.sum(np.square(residuals / diagonal[:, np.newaxis])))
             if error < best_error:
-                best_error, best_part = error, unexplained
-        return np.asarray((self.eigenvectors * best_part) @ self.eigenvectors.T)
+                best_error = error
+                best_unexplained = unexplained
+        return np.asarray((self.eigenvectors * best_unexplained) @ self.eigenvectors.T)

@@ -1,4 +1,4 @@
-"""Fits to nearly the same samples, their weights on one scale, and tables of what they give."""
+"""Refits: many fits to similar samples, their weights on a common scale, and tables of results."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ from kernelmosaic.stacking import are_tables, check_row_names
 
 
 def last_step(estimator: Estimator) -> Estimator:
-    """Return the estimator itself, of a pipeline its last step, or raise if that has no kernels of
-    its own."""
+    """Return the last step of a pipeline, or the estimator itself, or raise if it has no
+    kernels."""
     model = pipelines.last_step(estimator)
     if not isinstance(model, KernelEstimator):
         raise TypeError(
@@ -57,35 +57,52 @@ def fit(
     data: TrainingSet | None = None,
     groups: Indices | None = None,
 ) -> Estimator:
-    """Fit an estimator, or a pipeline, with the weights of the samples, and return it.
+    """Fit an estimator, or a pipeline, and return it.
 
-    Its last step starts from weights of the kernels, and has the kernels of a training set, if
-    these are given. If it has `groups`, it leaves the samples of one group out together.
+    Parameters
+    ----------
+    estimator : estimator
+        Changed.
+    X, y : array-like
+        The samples and their targets.
+    weight : ndarray or None
+        Weights of the samples.
+    start : ndarray or None
+        Weights of the kernels from which the fit starts.
+    data : TrainingSet or None
+        The training set of these samples, whose kernels are known.
+    groups : ndarray or None
+        Samples of one group are left out together where the fit leaves samples out.
     """
-    Z, model, last = X, estimator, last_step(estimator)
-    if (
-        isinstance(last, BaseMKL)
-        and not isinstance(last, PathSearch)
-        and not (start is None and data is None)
-    ):
-        while hasattr(model, "steps"):
-            steps, model = pipelines.divide_pipeline(model)
-            Z = Z if steps is None else steps.fit_transform(Z, y)
-        given = model.validated(Z, y, weight)
-        model.fit_input(given, store=active_store(), weights=start, data=data)
+    model = last_step(estimator)
+    takes_start = isinstance(model, BaseMKL) and not isinstance(model, PathSearch)
+    if takes_start and not (start is None and data is None):
+        Z = X
+        step = estimator
+        while hasattr(step, "steps"):
+            steps, step = pipelines.divide_pipeline(step)
+            if steps is not None:
+                Z = steps.fit_transform(Z, y)
+        fit_input = step.validated(Z, y, weight)
+        step.fit_input(fit_input, store=active_store(), weights=start, data=data)
         return estimator
     if weight is None and groups is None:
         return estimator.fit(X, y)
-    path, model = "", estimator
-    while hasattr(model, "steps"):
-        name, model = model.steps[-1]
-        path += f"{name}__"
-    if weight is not None and not has_fit_parameter(model, "sample_weight"):
-        raise TypeError(f"sample_weight: {type(model).__name__}.fit takes none; give None.")
-    options = {"sample_weight": weight, "groups": groups}
-    return estimator.fit(
-        X, y, **{f"{path}{name}": value for name, value in options.items() if value is not None}
-    )
+
+    # The steps of pipelines receive their options as step__name.
+    prefix = ""
+    step = estimator
+    while hasattr(step, "steps"):
+        name, step = step.steps[-1]
+        prefix += f"{name}__"
+    if weight is not None and not has_fit_parameter(step, "sample_weight"):
+        raise TypeError(f"sample_weight: {type(step).__name__}.fit takes none; give None.")
+    options = {}
+    if weight is not None:
+        options[f"{prefix}sample_weight"] = weight
+    if groups is not None:
+        options[f"{prefix}groups"] = groups
+    return estimator.fit(X, y, **options)
 
 
 def prepare(
@@ -95,12 +112,15 @@ def prepare(
     sample_weight: SampleWeight,
     random_state: Seed,
 ) -> tuple[Any, Any, Any, Any]:
-    """Check what is common to all inspections: a clone that draws the same landmarks in every fit,
-    y, weights, draws.
+    """Check the arguments that all inspections have in common.
 
     Returns
     -------
-    estimator, y, sample_weight, random : estimator, ndarray, ndarray or None, RandomState
+    estimator : estimator
+        A clone that has a seed if it takes one, so that it draws the same landmarks in every fit.
+    y : ndarray
+    sample_weight : ndarray or None
+    random : RandomState
     """
     last_step(estimator)
     random = check_random_state(random_state)
@@ -111,7 +131,8 @@ def prepare(
         model.set_params(random_state=int(random.randint(np.iinfo(np.int32).max)))
     if y is None:
         raise ValueError("y is None: give one target per sample.")
-    if are_tables(X) or is_streamed(X) or not (hasattr(X, "shape") or isinstance(X, list | tuple)):
+    is_array_like = hasattr(X, "shape") or isinstance(X, list | tuple)
+    if are_tables(X) or is_streamed(X) or not is_array_like:
         raise TypeError(
             f"X={type(X).__name__}: give the samples as an array, a sparse matrix or a data frame;"
             " stack_views makes one of several tables."
@@ -119,19 +140,17 @@ def prepare(
     check_row_names(X, y=y, sample_weight=sample_weight)
     y = np.asarray(y)
     check_consistent_length(X, y)
-    rows = np.empty((_num_samples(X), 1))
-    return (
-        estimator,
-        y,
-        None if sample_weight is None else read_sample_weight(sample_weight, rows),
-        random,
-    )
+    weight = None
+    if sample_weight is not None:
+        # The weights are checked against the number of samples only.
+        weight = read_sample_weight(sample_weight, np.empty((_num_samples(X), 1)))
+    return estimator, y, weight, random
 
 
 # Many fits ----------------------------------------------------------------------------------------
 
 
-#: One fit: its targets, weights, and rows, or None where it is to all samples.
+#: A fit to be done: its targets, the weights of its samples, and their rows, None for all samples.
 Task = tuple[AnyArray, Array | None, Indices | None]
 
 
@@ -139,7 +158,7 @@ def refit(
     estimator: Estimator,
     X: MatrixLike,
     tasks: Sequence[Task],
-    known: Array | None,
+    start: Array | None,
     n_jobs: int | None,
     verbose: bool,
     what: str,
@@ -154,55 +173,62 @@ def refit(
     X : array-like
         All samples.
     tasks : sequence of Task
-        What to fit to.
-    known : ndarray like the weights, or None
-        Weights that every fit starts from.
+        The fits.
+    start : ndarray like the weights, or None
+        Weights of the kernels from which every fit starts.
     n_jobs : int or None
         Processes.
     verbose : bool
         Whether to show how many fits are done.
     what : str
-        Whose fits they are.
+        The name of the inspection, for messages.
     chunk : int
-        Fits that share the kernels which one process computes, however many processes there are.
+        Fits that share the kernels which one process computes, however many processes there are;
+        chosen by hand.
     """
     calls = (
-        delayed(_fit_chunk)(estimator, X, tasks[i : i + chunk], known)
-        for i in range(0, len(tasks), chunk)
+        delayed(_fit_chunk)(estimator, X, tasks[first : first + chunk], start)
+        for first in range(0, len(tasks), chunk)
     )
-    found: list[tuple[Array, float]] = []
+    results: list[tuple[Array, float]] = []
     with progress(what, len(tasks), verbose) as show:
-        for some in Parallel(n_jobs=n_jobs, return_as="generator")(calls):
-            found += some
-            show(f"{len(found)} of {len(tasks)} fits", len(found))
+        for results_of_chunk in Parallel(n_jobs=n_jobs, return_as="generator")(calls):
+            results += results_of_chunk
+            show(f"{len(results)} of {len(tasks)} fits", len(results))
     remedy = "raise the estimator's max_iter, or accept a larger tol"
-    warn_of_gaps(what, np.array([gap for _, gap in found]), last_step(estimator).tol, remedy)
-    return np.array([weights for weights, _ in found])
+    gaps = np.array([gap for _, gap in results])
+    warn_of_gaps(what, gaps, last_step(estimator).tol, remedy)
+    return np.array([weights for weights, _ in results])
 
 
 def _fit_chunk(
-    estimator: Estimator, X: MatrixLike, tasks: Sequence[Task], known: Array | None
+    estimator: Estimator, X: MatrixLike, tasks: Sequence[Task], start: Array | None
 ) -> list[tuple[Array, float]]:
-    found = []
-    # Kernels of one set of samples are kept at a time.
+    """Return the weights and the duality gap of each fit; see `refit`."""
+    results = []
+    # The kernels of one set of samples are stored at a time. Warnings are ignored: the fit to all
+    # samples has given them, and gaps are reported once for all fits.
     with SharedKernels(memory_budget=1) as shared, warnings.catch_warnings(action="ignore"):
-        # The fit to all samples has given these warnings; gaps are reported once for all fits.
         for y, weight, rows in tasks:
-            # So results depend neither on the order of the fits nor on the process that does them.
+            # A fit must not start from the last one: results would depend on the order of the fits
+            # and on the process that does them.
             shared.store.forget_ends()
-            some = X if rows is None else _safe_indexing(X, rows)
+            samples = X if rows is None else _safe_indexing(X, rows)
             groups = None
             has_copies = rows is not None and len(np.unique(rows)) < len(rows)
             if has_copies and leaves_out_one_by_one(last_step(estimator)):
                 groups = rows
-            model = last_step(fit(clone(estimator), some, y, weight, known, groups=groups))
-            found.append((comparable_weights(model), float(getattr(model, "duality_gap_", 0.0))))
-    return found
+            model = last_step(fit(clone(estimator), samples, y, weight, start, groups=groups))
+            gap = float(getattr(model, "duality_gap_", 0.0))
+            results.append((comparable_weights(model), gap))
+    return results
 
 
 def leaves_out_one_by_one(model: Estimator) -> bool:
-    """Whether the model learns from what it says of samples left out, and can leave copies out
-    together."""
+    """Whether a model learns by leave-one-out errors.
+
+    Such a model can also leave copies of a sample out together.
+    """
     if not isinstance(model, BaseRidge) or model.criterion != "loo":
         return False
     return not any(entry.kernel.reads_pairs for entry in model.read_kernels())
@@ -211,8 +237,8 @@ def leaves_out_one_by_one(model: Estimator) -> bool:
 def comparable_weights(model: Estimator) -> Array:
     """Return the weights on a scale that does not depend on the number of samples.
 
-    Where no norm sets the sum of the weights, as in discriminants and bilinear machines, it is one
-    here, of every class that has weights of its own.
+    Where no norm bounds the weights, as in discriminants and bilinear machines, they are divided by
+    their sum; the weights of every class by their own, if classes have weights of their own.
     """
     weights: Array = model.weight_shares_
     if getattr(model, "_has_normed_weights", True):
@@ -226,29 +252,38 @@ def comparable_weights(model: Estimator) -> Array:
 
 
 def text_table(heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """Return a table in plain text, numbers with three digits."""
-    cells = [list(heads)] + [
-        [one if isinstance(one, str) else f"{one:.3g}" for one in row] for row in rows
-    ]
+    """Return a table in plain text, numbers with three digits, the first column to the left."""
+    cells = [list(heads)]
+    cells += [[cell if isinstance(cell, str) else f"{cell:.3g}" for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    lines = [[cell.rjust(width) for cell, width in zip(row, widths, strict=True)] for row in cells]
-    return "\n".join(
-        "  ".join([row[0].ljust(widths[0]), *line[1:]])
-        for row, line in zip(cells, lines, strict=True)
-    )
+    lines = []
+    for row in cells:
+        aligned = [cell.rjust(width) for cell, width in zip(row, widths, strict=True)]
+        aligned[0] = row[0].ljust(widths[0])
+        lines.append("  ".join(aligned))
+    return "\n".join(lines)
 
 
 def labelled(names: Sequence[str], classes: Any, values: Sequence[Array]) -> list[list[Any]]:
-    """Return one row per kernel, or per class and kernel: names, then numbers; all values have one
-    shape."""
-    heads = (
-        names if classes is None else [f"{label}: {name}" for label in classes for name in names]
-    )
+    """Return one row per kernel, or per class and kernel: its name, then its numbers.
+
+    Parameters
+    ----------
+    names : sequence of str
+        The kernels.
+    classes : sequence or None
+        The classes, where each has weights of its own.
+    values : sequence of ndarray of shape (P,) or (classes, P)
+        The columns of the table.
+    """
+    heads = names
+    if classes is not None:
+        heads = [f"{label}: {name}" for label in classes for name in names]
     return [list(row) for row in zip(heads, *map(np.ravel, values), strict=True)]
 
 
 def frame(heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> Any:
-    """Return the same rows as a data frame of pandas, the first head being that of the index."""
+    """Return rows as a pandas data frame whose first column is the index."""
     import pandas as pd
 
     return pd.DataFrame(rows, columns=list(heads)).set_index(heads[0])

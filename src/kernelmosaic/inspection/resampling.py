@@ -1,4 +1,4 @@
-"""How often a kernel is selected on samples drawn anew, and the distribution of its weight."""
+"""Stability of weights: how often kernels are selected in fits to resampled training sets."""
 
 from __future__ import annotations
 
@@ -34,22 +34,24 @@ from kernelmosaic.inspection.refits import (
 )
 from kernelmosaic.stacking import check_row_names
 
+#: Draws of groups that may lack a class before `stability` gives up; chosen by hand.
+_MOST_DRAWS = 100
+
 
 @dataclass(frozen=True, eq=False)
 class Stability:
-    """What :func:`stability` returns.
+    """The result of :func:`stability`.
 
     Attributes
     ----------
     kernel_names : list of str
-        Of the P kernels.
+        The names of the P kernels.
     classes : list or None
-        Whose weights the rows are, where every class has its own; the arrays below then have shape
+        The classes, where every class has weights of its own; the arrays below then have shape
         (classes, P).
     weights : ndarray of shape (P,)
-        The weights learned from all samples. Where they are no more than relative, as those of the
-        ridge estimators, of discriminants and of bilinear machines, their sum is one, here and in
-        all fits.
+        The weights learned from all samples. Where only their ratios matter, as for the ridge
+        estimators, discriminants and bilinear machines, their sum is one, here and in all fits.
     selection_frequencies : ndarray of shape (P,)
         Share of the fits in which a kernel has a weight above the threshold.
     lower, upper : ndarray of shape (P,)
@@ -57,7 +59,7 @@ class Stability:
     resampled_weights : ndarray of shape (n_resamples, P)
         The weights of all fits.
     confidence_level : float
-        Of the intervals.
+        The level of the intervals.
     """
 
     kernel_names: list[str]
@@ -70,6 +72,7 @@ class Stability:
     confidence_level: float = 0.95
 
     def _rows(self) -> list[list[Any]]:
+        """Return one row per kernel, or per class and kernel."""
         columns = (self.weights, self.selection_frequencies, self.lower, self.upper)
         return labelled(self.kernel_names, self.classes, columns)
 
@@ -97,8 +100,7 @@ def stability(
     n_jobs: int | None = None,
     verbose: bool = False,
 ) -> Stability:
-    """Refit on samples drawn from the training set: how often a kernel is selected, and the
-    distribution of its weight.
+    """Return how often kernels are selected in fits to resampled training sets, and their weights.
 
     Every fit is separate: widths and scales of the kernels are those of the samples drawn. It
     starts from the weights of the fit to all samples, which saves time and does not change the
@@ -155,8 +157,8 @@ def stability(
     >>> X, y = load_iris(return_X_y=True)
     >>> views = [("sepal", Gaussian(), [0, 1]), ("petal", Gaussian(), [2, 3])]
     >>> model = MKLClassifier(views)
-    >>> found = stability(model, X[50:], y[50:], n_resamples=10, random_state=0)
-    >>> float(found.selection_frequencies[1])
+    >>> result = stability(model, X[50:], y[50:], n_resamples=10, random_state=0)
+    >>> float(result.selection_frequencies[1])
     1.0
     """
     n_resamples = check_count("n_resamples", n_resamples)
@@ -168,44 +170,53 @@ def stability(
     estimator, y, weight, random = prepare(estimator, X, y, sample_weight, random_state)
     model = last_step(fit(estimator, X, y, weight))
     weights = comparable_weights(model)
+
+    # 1. Draw samples: of each class, or whole groups. Samples of weight zero are not drawn.
+    is_bootstrap = method == "bootstrap"
+    drawn_fraction = None if is_bootstrap else fraction
     strata = y if is_classifier(model) and y.ndim == 1 else np.zeros(len(y))
-    counted = np.arange(len(y)) if weight is None else np.flatnonzero(weight)
-    share = None if method == "bootstrap" else fraction
+    candidates = np.arange(len(y)) if weight is None else np.flatnonzero(weight)
     labels = strata if groups is None else _group_labels(groups, len(y))
-    members = [counted[labels[counted] == label] for label in np.unique(labels[counted])]
-    if groups is None:
-        drawn = [
-            np.concatenate([_draw(one, share, random) for one in members])
-            for _ in range(n_resamples)
-        ]
-    else:
-        drawn = [_draw_groups(members, strata, share, random) for _ in range(n_resamples)]
-    has_copies = method == "bootstrap"
+    labels = labels[candidates]
+    members = [candidates[labels == label] for label in np.unique(labels)]
+    draws = []
+    for _ in range(n_resamples):
+        if groups is None:
+            parts = [_draw(stratum, drawn_fraction, random) for stratum in members]
+            draws.append(np.concatenate(parts))
+        else:
+            draws.append(_draw_groups(members, strata, drawn_fraction, random))
+
+    # 2. Fit to every draw, copies of a sample counted in its weight where the estimator allows it.
     counts_copies = (
-        has_copies
+        is_bootstrap
         and not leaves_out_one_by_one(model)
         and has_fit_parameter(model, "sample_weight")
     )
-    tasks = [_task_of_draw(y, weight, rows, counts_copies) for rows in drawn]
-    found = refit(estimator, X, tasks, model.weights_, n_jobs, verbose, "stability")
+    tasks = [_task_of_draw(y, weight, rows, counts_copies) for rows in draws]
+    resampled = refit(estimator, X, tasks, model.weights_, n_jobs, verbose, "stability")
+
+    # 3. Frequencies and intervals.
     tail = 0.5 * (1.0 - confidence_level)
-    lower, upper = np.quantile(found, [tail, 1.0 - tail], axis=0)
-    names, classes = (
-        list(model.kernel_names_),
-        model.classes_.tolist() if weights.ndim == 2 else None,
-    )
-    selected = np.mean(found > threshold, axis=0)
+    lower, upper = np.quantile(resampled, [tail, 1.0 - tail], axis=0)
     return Stability(
-        names, classes, weights, selected, lower, upper, found, float(confidence_level)
+        kernel_names=list(model.kernel_names_),
+        classes=model.classes_.tolist() if weights.ndim == 2 else None,
+        weights=weights,
+        selection_frequencies=np.mean(resampled > threshold, axis=0),
+        lower=lower,
+        upper=upper,
+        resampled_weights=resampled,
+        confidence_level=float(confidence_level),
     )
 
 
 def _task_of_draw(y: AnyArray, weight: Array | None, rows: Indices, counts_copies: bool) -> Task:
-    """Return what a fit to drawn samples reads, where `counts_copies` each once with the number of
-    its copies.
+    """Return the fit to drawn samples.
 
-    A fit that leaves samples out, as leave-one-out and cross-validation do, would find copies of
-    them among the others.
+    With `counts_copies`, a sample is given once, its weight multiplied by the number of its copies:
+    a fit that leaves samples out, as leave-one-out and cross-validation do, would otherwise find
+    copies of them among the others.
     """
     if not counts_copies:
         return y[rows], None if weight is None else weight[rows], rows
@@ -217,8 +228,10 @@ def _task_of_draw(y: AnyArray, weight: Array | None, rows: Indices, counts_copie
 
 
 def _draw(numbers: Indices, fraction: float | None, random: np.random.RandomState) -> Indices:
-    """Return a fraction of some numbers, drawn without replacement; for None as many, drawn with
-    replacement."""
+    """Return a random fraction of some numbers, without replacement.
+
+    Without a fraction, as many numbers as there are, drawn with replacement.
+    """
     size = len(numbers) if fraction is None else max(1, round(fraction * len(numbers)))
     return np.asarray(random.choice(numbers, size, replace=fraction is None))
 
@@ -226,22 +239,31 @@ def _draw(numbers: Indices, fraction: float | None, random: np.random.RandomStat
 def _draw_groups(
     members: list[Indices], strata: AnyArray, fraction: float | None, random: np.random.RandomState
 ) -> Indices:
-    """Return the samples of some groups, with every class: a fraction of the groups, or as many
-    with replacement."""
-    classes = len(np.unique(strata[np.concatenate(members)]))
-    for _ in range(100):
+    """Return the samples of groups that `_draw` draws, or raise if every draw lacks a class.
+
+    Parameters
+    ----------
+    members : list of ndarray of int
+        The samples of each group.
+    strata : ndarray of shape (n,)
+        The classes.
+    fraction, random
+        As in `_draw`.
+    """
+    n_classes = len(np.unique(strata[np.concatenate(members)]))
+    for _ in range(_MOST_DRAWS):
         chosen = _draw(np.arange(len(members)), fraction, random)
         rows = np.concatenate([members[g] for g in chosen])
-        if len(np.unique(strata[rows])) == classes:
+        if len(np.unique(strata[rows])) == n_classes:
             return rows
     raise ValueError(
-        f"groups: 100 draws of {len(chosen)} of the {len(members)} groups lack a class; raise"
-        " fraction, or leave groups None."
+        f"groups: {_MOST_DRAWS} draws of {len(chosen)} of the {len(members)} groups lack a class;"
+        " raise fraction, or leave groups None."
     )
 
 
 def _group_labels(groups: Any, n: int) -> Indices:
-    """Return the number of the group of every sample, or raise if there is not one each."""
+    """Return the group number of each of n samples, or raise."""
     labels: Indices = np.unique(np.asarray(groups), return_inverse=True)[1].reshape(-1)
     if len(labels) != n:
         raise ValueError(f"groups has {len(labels)} entries for {n} samples: give one per sample.")

@@ -3,5 +3,5 @@ and Alpaydın).
 
 In the order in which it is read: `gating` has the gates and their derivatives, `learning` the steps
 that learn them with the machine, `method` what gates read of samples and the gated function,
-`estimator` is scikit-learn's interface.
+`estimator` is scikit-learn's interface, `displays` draws gates and the kernel that they make.
 """

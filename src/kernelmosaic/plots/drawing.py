@@ -1,42 +1,65 @@
-"""What displays share: the model that is drawn, axes, colours and markers, samples in a plane."""
+"""The base of all displays: fitted models, axes, colours and markers, samples in a plane.
+
+Displays of families use it, too, so it imports no other module of `plots`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import cycle
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
-from kernelmosaic._typing import Array, AxesOrNone, Estimator, Mask, MatrixLike, Settings
+from kernelmosaic._typing import (
+    Array,
+    AxesOrNone,
+    Estimator,
+    Mask,
+    MatrixLike,
+    Settings,
+    TargetLike,
+)
 from kernelmosaic.engine.pipelines import unwrap
 
-#: Okabe and Ito's colours, which colour-blind readers distinguish; yellow, invisible as a line on
-#: white, is left out.
+#: The colours of Okabe and Ito, which colour-blind readers distinguish. Yellow is left out: on
+#: white a yellow line is invisible.
 PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#000000", "#999999")
-#: Classes and lines differ in these as well as in colour.
+#: Markers of classes and lines, which differ in them as well as in colour.
 MARKERS = ("o", "^", "s", "D", "v", "P", "X", "*")
+#: Values of a logarithmic axis up to which each gets a label; chosen by hand.
+_FEW_VALUES = 6
+#: Rows up to which names are written large; chosen by hand.
+_FEW_ROWS = 25
 
 
 class Display:
-    """A picture: the axes and the figure that `plot` drew on."""
+    """A picture of a model or a result, drawn by matplotlib.
+
+    Attributes
+    ----------
+    ax_, figure_
+        The axes and the figure that `plot` has drawn on.
+    """
 
     ax_: Any = None
     figure_: Any = None
-    #: Draws; the options are those of the picture.
+    #: Draws the picture and returns the display; every display has parameters of its own.
     plot: Any
 
     def _use_axes(self, ax: AxesOrNone, figsize: tuple[float, float] | None = None) -> Any:
-        """Return the axes to draw on: the given ones, or those of a new figure."""
+        """Return the given axes, or those of a new figure, and make them those of the display."""
         if ax is None:
             _, ax = pyplot().subplots(figsize=figsize, layout="constrained")
-        self.ax_, self.figure_ = ax, ax.figure
+        self.ax_ = ax
+        self.figure_ = ax.figure
         return ax
 
 
 def pyplot() -> ModuleType:
-    """Return matplotlib's pyplot, or raise naming the extra that brings it."""
+    """Return matplotlib's pyplot, or raise naming the extra that installs it."""
     try:
         import matplotlib.pyplot as plt
     except ImportError as error:
@@ -48,31 +71,36 @@ def fitted_model(
     estimator: Estimator,
     needed: str = "",
     display: str = "",
-    shown: str = "estimators of kernelmosaic",
+    drawable: str = "estimators of kernelmosaic",
 ) -> Estimator:
-    """Return the fitted estimator itself, of a search its best one, of a pipeline its last step.
+    """Return the fitted model inside an estimator: the last step, and the best one of a search.
 
-    Raise if it lacks what a display needs, naming the display and what this shows.
+    Parameters
+    ----------
+    estimator : estimator
+        Fitted; a model of this package, or a pipeline or search around one.
+    needed : str
+        An attribute that the model must have; its lack is a TypeError.
+    display, drawable : str
+        The display and what it can draw, for the error.
     """
     check_is_fitted(estimator)
     model = unwrap(estimator)
     if needed and not hasattr(model, needed):
         raise TypeError(
-            f"{type(model).__name__} has no {needed}: {display} shows {shown}, and pipelines and"
+            f"{type(model).__name__} has no {needed}: {display} shows {drawable}, and pipelines and"
             " searches around them."
         )
     return model
 
 
 def lacking_views(model: Estimator, X: MatrixLike) -> Mask:
-    """Return which views of its kernels samples lack, one column per entry of `view_names_`."""
+    """Return whether samples lack the view of each kernel, of shape (n, len(view_names_))."""
     missing: Any = getattr(model.function_.expansion.sums, "missing", None)
     present = None if missing is None else missing.present_in(model.read(X))
-    return (
-        np.zeros((_num_samples(X), len(model.view_names_)), dtype=bool)
-        if present is None
-        else ~present
-    )
+    if present is None:
+        return np.zeros((_num_samples(X), len(model.view_names_)), dtype=bool)
+    return ~present
 
 
 def colour(k: int) -> str:
@@ -81,35 +109,39 @@ def colour(k: int) -> str:
 
 
 def line_style(k: int) -> Settings:
-    """Return the look of the k-th line: the dashes change with the colour, and where colours
-    repeat."""
+    """Return colour and dashes of the k-th line; where colours repeat, the dashes differ."""
     dashes = ("solid", "dashed", "dashdot", "dotted")
     return {"color": colour(k), "linestyle": dashes[(k // len(PALETTE) + k) % len(dashes)]}
 
 
 def open_frame(ax: Any, grid: str = "y") -> None:
-    """Leave out two sides of the frame, and draw grey lines behind the data along the ticks of an
-    axis."""
+    """Remove the top and right sides of the frame, and draw a grid in grey.
+
+    The lines lead along the ticks of one axis, or of both.
+    """
     ax.spines[["top", "right"]].set_visible(False)
     ax.grid(axis=grid, color="0.9", linewidth=0.6)
     ax.set_axisbelow(True)
 
 
 def name_few_values(ax: Any, values: Array) -> None:
-    """Label a logarithmic axis of few values by these: labels between powers of ten overlap."""
-    if len(values) <= 6:
+    """Label a logarithmic x axis by its values if they are few.
+
+    The default labels between powers of ten would overlap.
+    """
+    if len(values) <= _FEW_VALUES:
         ax.set_xticks(values, [f"{value:.2g}" for value in values])
         ax.set_xticks([], minor=True)
 
 
 def name_rows(ax: Any, names: Sequence[str]) -> None:
-    """Write names beside the rows 0, 1, …"""
-    ax.set_yticks(np.arange(len(names)), names, fontsize=9 if len(names) <= 25 else 7)
+    """Write names beside the rows 0, 1, … of the axes."""
+    ax.set_yticks(np.arange(len(names)), names, fontsize=9 if len(names) <= _FEW_ROWS else 7)
     ax.tick_params(axis="y", length=0)
 
 
 def bar_rows(ax: Any, names: Sequence[str]) -> None:
-    """Name rows of bars from zero, the first at the top, without a frame around them."""
+    """Prepare axes for rows of bars from zero: names, the first row at the top, no frame."""
     name_rows(ax, names)
     ax.set_ylim(len(names) - 0.4, -0.6)
     ax.axvline(0.0, color="black", linewidth=0.8, zorder=1)
@@ -119,34 +151,57 @@ def bar_rows(ax: Any, names: Sequence[str]) -> None:
 def draw_map(
     display: Display, values: Array, name: str, extend: str = "neither", **style: Any
 ) -> Any:
-    """Draw a matrix as colours, with a labelled colour bar, open where numbers are beyond it."""
-    image = display.ax_.imshow(values, **{"cmap": "cividis", "aspect": "auto"} | style)
+    """Draw a matrix as colours with a labelled colour bar, and return the image.
+
+    `extend` names the ends of the colour bar beyond which there are values, as in matplotlib.
+    """
+    options = {"cmap": "cividis", "aspect": "auto"} | style
+    image = display.ax_.imshow(values, **options)
     display.figure_.colorbar(image, ax=display.ax_, label=name, extend=extend, shrink=0.9)
     return image
 
 
-def title_left_out(ax: Any, n_shown: int, n_all: int) -> None:
-    """Write above the axes that the largest of several kernels are shown, where some are left
-    out."""
-    if n_shown < n_all:
-        ax.set_title(f"the {n_shown} largest of {n_all}", fontsize=9, loc="left")
+def title_left_out(ax: Any, n_drawn: int, n_all: int) -> None:
+    """Write above the axes how many kernels are drawn, if not all are."""
+    if n_drawn < n_all:
+        ax.set_title(f"the {n_drawn} largest of {n_all}", fontsize=9, loc="left")
 
 
 def plane_around(points: Array, margin: float, resolution: int) -> tuple[Array, Array, Array]:
-    """Return a grid over the plane of the points, `margin` of their range beyond them: its two
-    axes, and its points."""
-    beyond = margin * np.maximum(np.ptp(points, axis=0), 1e-12)
-    low, high = points.min(axis=0) - beyond, points.max(axis=0) + beyond
-    x, y = (np.linspace(low[d], high[d], resolution) for d in (0, 1))
+    """Return a grid over the plane of some points: its two axes and its points.
+
+    Parameters
+    ----------
+    points : ndarray of shape (n, 2)
+    margin : float
+        How far the grid reaches beyond the points, as a share of their range.
+    resolution : int
+        Points along each axis.
+
+    Returns
+    -------
+    x, y : ndarray of shape (resolution,)
+    plane : ndarray of shape (resolution², 2)
+        Rows along y.
+    """
+    width = margin * np.maximum(np.ptp(points, axis=0), 1e-12)
+    low = points.min(axis=0) - width
+    high = points.max(axis=0) + width
+    x = np.linspace(low[0], high[0], resolution)
+    y = np.linspace(low[1], high[1], resolution)
     return x, y, np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2)
 
 
 def support_mask(model: Estimator, n: int) -> Mask | None:
-    """Return which samples are support vectors, if the model has some and these may be its training
-    set."""
+    """Return the mask of the support vectors among n samples.
+
+    None if the model has no support vectors, or if the n samples cannot be its training set.
+    """
     rows = np.asarray(getattr(model, "support_", []))
-    # Where all samples are, rings distinguish none.
-    if rows.ndim != 1 or rows.dtype.kind not in "iu" or not 0 < len(rows) < n or rows.max() >= n:
+    if rows.ndim != 1 or rows.dtype.kind not in "iu":
+        return None
+    # Where all samples are support vectors, rings would not distinguish them.
+    if not 0 < len(rows) < n or rows.max() >= n:
         return None
     support = np.zeros(n, dtype=bool)
     support[rows] = True
@@ -156,14 +211,28 @@ def support_mask(model: Estimator, n: int) -> Mask | None:
 def draw_samples(
     ax: Any, X: MatrixLike, groups: Iterable[tuple[Any, Settings]], support: Mask | None
 ) -> tuple[list[Any], Any]:
-    """Draw groups of samples, each by its rows and its look, and rings around support vectors;
-    return what was drawn.
+    """Draw groups of samples in a plane, and rings around support vectors.
 
-    Few samples are drawn larger: a thousand large ones would hide the regions.
+    Parameters
+    ----------
+    ax : Axes
+    X : ndarray of shape (n, 2)
+    groups : iterable of (rows, settings)
+        The rows of each group, and how `Axes.scatter` draws them.
+    support : ndarray of bool or None
+        The support vectors.
+
+    Returns
+    -------
+    samples : list of PathCollection
+        One for each group.
+    rings : PathCollection or None
     """
+    # Few samples are drawn larger: a thousand large ones would hide the regions.
     size = float(np.clip(6000 / max(len(X), 1), 6, 36))
-    pen = {"s": size, "edgecolors": "black", "linewidths": 0.6, "zorder": 3}
-    drawn, rings = [ax.scatter(*X[rows].T, **(pen | look)) for rows, look in groups], None
+    base = {"s": size, "edgecolors": "black", "linewidths": 0.6, "zorder": 3}
+    samples = [ax.scatter(*X[rows].T, **(base | settings)) for rows, settings in groups]
+    rings = None
     if support is not None:
         ring = {
             "s": 4.0 * size,
@@ -175,11 +244,49 @@ def draw_samples(
         rings = ax.scatter(*X[support].T, label="support vector", **ring)
     if ax.get_legend_handles_labels()[0]:
         ax.legend(loc="best", fontsize=8, framealpha=0.9)
-    return drawn, rings
+    return samples, rings
 
 
 def draw_zeros(ax: Any, x: Array, y: Array, values: Array, **style: Any) -> list[Any]:
-    """Draw where the values on a grid are zero, if they are anywhere; return the contours."""
-    return (
-        [ax.contour(x, y, values, levels=[0.0], **style)] if values.min() < 0 < values.max() else []
-    )
+    """Draw the lines where values on a grid are zero, and return their contours.
+
+    The list is empty if there are none.
+    """
+    if values.min() < 0 < values.max():
+        return [ax.contour(x, y, values, levels=[0.0], **style)]
+    return []
+
+
+def class_groups(
+    labels: Iterable[Any], y: TargetLike, fills: Iterable[str]
+) -> list[tuple[Any, Settings]]:
+    """Return the rows of every class and how they are drawn, for `draw_samples`.
+
+    Parameters
+    ----------
+    labels : iterable
+        The classes. Without any, all samples are one group in white.
+    y : ndarray
+        The class of every sample.
+    fills : iterable of str
+        The colour of every class.
+    """
+    groups = []
+    for label, fill, marker in zip(labels, fills, cycle(MARKERS), strict=False):
+        rows = y == label
+        if np.any(rows):
+            settings = {"facecolors": fill, "marker": marker, "label": f"class {label}"}
+            groups.append((rows, settings))
+    if not groups:
+        return [(slice(None), {"facecolors": "white"})]
+    return groups
+
+
+def shortened(names: list[str], most: int = 36) -> list[str]:
+    """Return names of at most `most` letters, long ones without their middle.
+
+    If the names would no longer differ, they are returned as they are.
+    """
+    half = most // 2
+    short = [name if len(name) <= most else f"{name[: half - 1]}…{name[-half:]}" for name in names]
+    return short if len(set(short)) == len(set(names)) else names

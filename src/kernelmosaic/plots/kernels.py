@@ -1,4 +1,4 @@
-"""Kernels: learned weights, relevances and shares; stability and importance."""
+"""Displays of kernels: learned weights, relevance of columns, stability and importance."""
 
 from __future__ import annotations
 
@@ -15,6 +15,14 @@ from kernelmosaic._typing import Array, AxesOrNone, Estimator, MatrixLike, Setti
 from kernelmosaic.plots import drawing
 from kernelmosaic.plots.drawing import MARKERS, Display, colour, fitted_model, title_left_out
 
+#: Kernels up to which the rows of a picture are high; chosen by hand.
+_FEW_KERNELS = 25
+#: Columns of a heat map up to which numbers in its cells do not touch; chosen by hand.
+_MOST_NUMBERED_COLUMNS = 12
+#: Letters up to which the names of the columns of a heat map are written horizontally; chosen by
+#: hand.
+_SHORT_NAME = 5
+
 # Weights ------------------------------------------------------------------------------------------
 
 
@@ -29,13 +37,13 @@ class KernelWeightsDisplay(Display):
     weights : ndarray of shape (P,) or (classes, P)
         The weights.
     names : list of str
-        Of the kernels.
+        The names of the kernels.
     classes : list or None
-        Whose weights the rows are.
+        The classes, one for each row of weights.
     weight_name : str, default="weight"
         Label of the numbers.
     beside : dict of ndarray of shape (P,) or None
-        Other weights of the same kernels by what they are, drawn as points on the bars: of a search
+        Other weights of the same kernels by their label, drawn as points on the bars: of a search
         that chose equal weights, those that it learned.
 
     Attributes
@@ -49,7 +57,7 @@ class KernelWeightsDisplay(Display):
     image_ : AxesImage or None
         The heat map: one row per kernel in the order of `shown_`, one column per class.
     shown_ : ndarray of int
-        Which kernels are shown, from top to bottom.
+        The numbers of the kernels that are drawn, from top to bottom.
 
     Examples
     --------
@@ -66,7 +74,7 @@ class KernelWeightsDisplay(Display):
     weight_name: str = "weight"
     beside: Any = None
 
-    # What the rows of weights are of.
+    #: The label of the columns of the heat map, which are the rows of the weights.
     _rows_are: ClassVar[str] = "class"
 
     @classmethod
@@ -109,39 +117,49 @@ class KernelWeightsDisplay(Display):
         KernelWeightsDisplay
         """
         model = fitted_model(estimator, "kernel_names_", cls.__name__)
-        names, weights = model.kernel_names_, model.weight_shares_
+        names = model.kernel_names_
+        weights = model.weight_shares_
         if learned is None:
-            learned = model.weights_by_norm_ if getattr(model, "norm_", None) == "uniform" else {}
+            chose_equal_weights = getattr(model, "norm_", None) == "uniform"
+            learned = model.weights_by_norm_ if chose_equal_weights else {}
         beside = {
-            f"learned, norm {norm}": one for norm, one in learned.items() if norm != "uniform"
+            f"learned, norm {norm}": norm_weights
+            for norm, norm_weights in learned.items()
+            if norm != "uniform"
         }
         if by_view:
-            sums = [stacking.by_view(one, model.view_names_) for one in (weights, *beside.values())]
-            weights, *others = (np.stack(list(one.values()), axis=-1) for one in sums)
-            names, beside = list(sums[0]), dict(zip(beside, others, strict=True))
-        if weights.ndim == 2 and np.ndim(getattr(model, "alpha_", 0.0)) == 1:
+            names = list(stacking.by_view(weights, model.view_names_))
+            weights = _summed_by_view(weights, model.view_names_)
+            beside = {
+                label: _summed_by_view(norm_weights, model.view_names_)
+                for label, norm_weights in beside.items()
+            }
+        has_classes = weights.ndim == 2
+        if has_classes and np.ndim(getattr(model, "alpha_", 0.0)) == 1:
             raise ValueError(
                 f"{cls.__name__}: every target has weights of its own; use TargetSharesDisplay."
             )
-        classes = (
-            list(getattr(model, "classes_", range(len(weights)))) if weights.ndim == 2 else None
-        )
-        name = "mean gate" if hasattr(model, "gate") else "weight"
-        name = "share of all weights" if hasattr(model, "stationarity_") else name
-        name = f"{name}; equal weights scored best" if beside else name
-        shown = cls(weights, names, classes, name, beside if weights.ndim == 1 else None)
-        return shown.plot(ax=ax, sort=sort, max_kernels=max_kernels, **style)
+        classes = list(getattr(model, "classes_", range(len(weights)))) if has_classes else None
+        weight_name = "weight"
+        if hasattr(model, "stationarity_"):
+            weight_name = "share of all weights"
+        elif hasattr(model, "gate"):
+            weight_name = "mean gate"
+        if beside:
+            weight_name += "; equal weights scored best"
+        display = cls(weights, names, classes, weight_name, None if has_classes else beside)
+        return display.plot(ax=ax, sort=sort, max_kernels=max_kernels, **style)
 
     def plot(
         self, ax: AxesOrNone = None, *, sort: bool = False, max_kernels: int = 40, **style: Any
     ) -> Self:
         """Draw, on the given axes or in a new figure; see :meth:`from_estimator`."""
-        size = np.abs(np.atleast_2d(self.weights)).max(axis=0)
-        order = np.argsort(-size, kind="stable")[: check_count("max_kernels", max_kernels)]
+        largest = np.abs(np.atleast_2d(self.weights)).max(axis=0)
+        order = np.argsort(-largest, kind="stable")[: check_count("max_kernels", max_kernels)]
         self.shown_ = order if sort else np.sort(order)
         self.bars_: Any = None
         self.image_: Any = None
-        labels = _shortened([self.names[m] for m in self.shown_])
+        labels = drawing.shortened([self.names[m] for m in self.shown_])
         ax = self._use_axes(ax, self._size(max(map(len, labels))))
         if self.weights.ndim == 1:
             self._draw_bars(ax, labels, style)
@@ -151,75 +169,77 @@ class KernelWeightsDisplay(Display):
         title_left_out(ax, len(self.shown_), len(self.names))
         return self
 
-    def _size(self, letters: int) -> tuple[float, float]:
-        """Inches: room for the longest name, a line for each kernel."""
-        lines = (0.26 if len(self.shown_) <= 25 else 0.19) * len(self.shown_)
+    def _size(self, n_letters: int) -> tuple[float, float]:
+        """Return width and height of the figure in inches.
+
+        There is room for a name of `n_letters`, a line for each kernel and the names of the
+        classes.
+        """
+        n_kernels = len(self.shown_)
+        lines = (0.26 if n_kernels <= _FEW_KERNELS else 0.19) * n_kernels
         if self.weights.ndim == 1:
-            return 3.6 + 0.075 * letters, 0.9 + lines
-        below = max(
-            (len(str(label)) for label in (() if self.classes is None else self.classes)), default=0
-        )
-        return (
-            1.6 + 0.075 * letters + max(0.46 * self.weights.shape[0], 1.6),
-            0.9 + 0.05 * min(below, 36) + lines,
-        )
+            return 3.6 + 0.075 * n_letters, 0.9 + lines
+        classes = () if self.classes is None else self.classes
+        n_letters_below = max((len(str(label)) for label in classes), default=0)
+        width = 1.6 + 0.075 * n_letters + max(0.46 * self.weights.shape[0], 1.6)
+        height = 0.9 + 0.05 * min(n_letters_below, 36) + lines
+        return width, height
 
     def _draw_bars(self, ax: AxesOrNone, labels: list[str], style: Settings) -> None:
-        values = self.weights[self.shown_]
-        self.bars_ = ax.barh(
-            np.arange(len(values)), values, **({"color": colour(0), "height": 0.7} | style)
-        )
-        ax.bar_label(self.bars_, list(map(_number, values)), padding=3, fontsize=8)
+        """Draw bars of the weights, and points of the weights beside them."""
+        weights = self.weights[self.shown_]
+        rows = np.arange(len(weights))
+        options = {"color": colour(0), "height": 0.7} | style
+        self.bars_ = ax.barh(rows, weights, **options)
+        ax.bar_label(self.bars_, list(map(_number, weights)), padding=3, fontsize=8)
         ax.set_xlabel(self.weight_name)
         drawing.bar_rows(ax, labels)
-        self.points_ = {
-            name: ax.plot(
-                one[self.shown_], np.arange(len(values)), MARKERS[k], color=colour(k), label=name
-            )[0]
-            for k, (name, one) in enumerate((self.beside or {}).items(), start=1)
-            if one.ndim == 1
-        }
+        self.points_ = {}
+        for k, (name, other_weights) in enumerate((self.beside or {}).items(), start=1):
+            if other_weights.ndim == 1:
+                values = other_weights[self.shown_]
+                (points,) = ax.plot(values, rows, MARKERS[k], color=colour(k), label=name)
+                self.points_[name] = points
         if self.points_:
             ax.legend(frameon=False, fontsize=8)
         ax.margins(x=0.14)
 
     def _draw_map(self, ax: AxesOrNone, style: Settings) -> None:
+        """Draw a heat map of the weights, kernels by classes."""
         values = self.weights[:, self.shown_].T
-        options: Settings = {
-            "vmin": min(0.0, float(values.min())),
-            "interpolation": "nearest",
-        } | style
+        n_columns = values.shape[1]
+        lowest = min(0.0, float(values.min()))
+        options: Settings = {"vmin": lowest, "interpolation": "nearest"} | style
         self.image_ = drawing.draw_map(self, values, self.weight_name, **options)
-        labels = [
-            str(label)
-            for label in (range(values.shape[1]) if self.classes is None else self.classes)
-        ]
-        crowded = max(map(len, labels)) > 5
-        turned = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"} if crowded else {}
-        ax.set_xticks(np.arange(len(labels)), _shortened(labels), fontsize=9, **turned)
+        classes = range(n_columns) if self.classes is None else self.classes
+        labels = [str(label) for label in classes]
+        turned = {}
+        if max(map(len, labels)) > _SHORT_NAME:
+            turned = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"}
+        ax.set_xticks(np.arange(len(labels)), drawing.shortened(labels), fontsize=9, **turned)
         ax.set_xlabel(self._rows_are)
         ax.tick_params(axis="x", length=0)
-        if values.shape[1] <= 12:  # numbers in the cells of more columns would touch
-            dark = self.image_.norm(values) < 0.55
+        if n_columns <= _MOST_NUMBERED_COLUMNS:
+            is_dark = self.image_.norm(values) < 0.55
             for (m, c), value in np.ndenumerate(values):
-                ink = "white" if dark[m, c] else "black"
+                ink = "white" if is_dark[m, c] else "black"
                 ax.text(c, m, _number(value), ha="center", va="center", fontsize=7, color=ink)
 
 
 @dataclass
 class ColumnRelevanceDisplay(KernelWeightsDisplay):
-    """Relevance of each column in kernels with one learned width per column: bars, or a heat map of
-    several kernels.
+    """Relevance of each column in kernels that learn one width per column.
 
-    The relevance of a column is the inverse of its width, relative to the largest one of the
-    kernel: 0 is that of a column that does not matter. Make it by :meth:`from_estimator`.
+    One kernel is drawn as bars, several as a heat map. The relevance of a column is the inverse of
+    its width, relative to the largest one of the kernel: 0 is that of a column that does not
+    matter. Make it by :meth:`from_estimator`.
 
     Parameters
     ----------
     weights : ndarray of shape (columns,) or (kernels, columns)
         The relevances.
     names : list of str
-        Of the columns.
+        The names of the columns.
     classes : list or None
         The names of the kernels, if there are several.
     weight_name : str, default="relevance, 1 / width of the column"
@@ -279,137 +299,58 @@ class ColumnRelevanceDisplay(KernelWeightsDisplay):
         model = fitted_model(
             estimator, "kernels_", cls.__name__, "MKLRidgeCV and MKLRidgeClassifierCV"
         )
-        columns = [f"x{j}" for j in range(model.n_features_in_)]
-        columns = [str(name) for name in getattr(model, "feature_names_in_", columns)]
-        rows: dict[str, Array] = {}
+        default_names = [f"x{j}" for j in range(model.n_features_in_)]
+        column_names = [str(name) for name in getattr(model, "feature_names_in_", default_names)]
+        relevance_of_kernel: dict[str, Array] = {}
         for name, entry in zip(model.kernel_names_, model.kernels_, strict=True):
-            kernel, where = (entry[1], entry[2]) if isinstance(entry, tuple) else (entry, None)
-            scale = getattr(
-                getattr(kernel, "kernel_", kernel), "scale_", getattr(kernel, "scale_", None)
-            )
-            if scale is not None:
-                rows[name] = np.zeros(len(columns))
-                rows[name][slice(None) if where is None else where] = scale.min() / scale
-        if not rows:
+            kernel = entry
+            columns = None
+            if isinstance(entry, tuple):
+                _, kernel, columns = entry
+            widths = _column_widths(kernel)
+            if widths is not None:
+                if columns is None:
+                    columns = slice(None)
+                relevance = np.zeros(len(column_names))
+                relevance[columns] = widths.min() / widths
+                relevance_of_kernel[name] = relevance
+        if not relevance_of_kernel:
             raise ValueError(
                 f"{cls.__name__}: no kernel of the estimator has one learned width per column; fit"
                 " one with Gaussian(width='learn', per_column=True)."
             )
-        found = np.array(list(rows.values()))
-        read = np.flatnonzero(np.any(found > 0, axis=0))
-        found, names = found[:, read], [columns[j] for j in read]
-        shown = cls(found, names, list(rows)) if len(rows) > 1 else cls(found[0], names)
-        return shown.plot(ax=ax, sort=sort, max_kernels=max_kernels, **style)
+        relevances = np.array(list(relevance_of_kernel.values()))
+        is_read = np.flatnonzero(np.any(relevances > 0, axis=0))
+        relevances = relevances[:, is_read]
+        names = [column_names[j] for j in is_read]
+        if len(relevances) > 1:
+            display = cls(relevances, names, list(relevance_of_kernel))
+        else:
+            display = cls(relevances[0], names)
+        return display.plot(ax=ax, sort=sort, max_kernels=max_kernels, **style)
 
 
-@dataclass
-class TargetSharesDisplay(Display):
-    """The shares of the kernels in every target: a heat map of kernels by targets.
+def _summed_by_view(weights: Array, view_names: list[str]) -> Array:
+    """Return weights, whose last axis is that of the kernels, summed over each view."""
+    return np.stack(list(stacking.by_view(weights, view_names).values()), axis=-1)
 
-    Targets are ordered by the kernel of their largest share, and by this share. Make it by
-    :meth:`from_estimator`.
 
-    Parameters
-    ----------
-    shares : ndarray of shape (targets, P)
-        The shares.
-    names : list of str
-        Of the kernels.
-    share_name : str, default="share of all weights"
-        Label of the numbers.
-
-    Attributes
-    ----------
-    ax_, figure_
-        Where it was drawn.
-    image_ : AxesImage
-        The heat map, one row per kernel and one column per target.
-    order_ : ndarray of int
-        The targets from left to right.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from kernelmosaic import MKLRidgeCV, plots
-    >>> from kernelmosaic.kernels import Linear
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.normal(size=(60, 6))
-    >>> Y = X @ rng.normal(size=(6, 20)) + rng.normal(size=(60, 20))
-    >>> views = [("a", Linear(), [0, 1, 2]), ("b", Linear(), [3, 4, 5])]
-    >>> model = MKLRidgeCV(views, per_target=True).fit(X, Y)
-    >>> display = plots.TargetSharesDisplay.from_estimator(model)
-    >>> display.figure_.savefig("shares.png")
-    """
-
-    shares: Array
-    names: list[str]
-    share_name: str = "share of all weights"
-
-    @classmethod
-    def from_estimator(
-        cls,
-        estimator: Estimator,
-        X: Any = None,
-        y: Any = None,
-        *,
-        ax: AxesOrNone = None,
-        **style: Any,
-    ) -> Self:
-        """Draw the shares of a fitted estimator.
-
-        Parameters
-        ----------
-        estimator : MKLRidgeCV
-            Fitted with ``per_target=True``.
-        X, y : array-like, optional
-            Samples and their targets: the shares are then those of R², by `score_split`, in place
-            of those of the weights.
-        ax : matplotlib Axes, optional
-            Where to draw; a new figure by default.
-        **style
-            Passed to ``Axes.imshow``.
-
-        Returns
-        -------
-        TargetSharesDisplay
-        """
-        model = fitted_model(estimator, "alpha_", cls.__name__, "MKLRidgeCV")
-        if np.ndim(model.alpha_) != 1:
-            raise ValueError(
-                f"{cls.__name__}: all targets share their weights; fit MKLRidgeCV(per_target=True)."
-            )
-        if X is None:
-            return cls(model.weight_shares_, model.kernel_names_).plot(ax, **style)
-        return cls(model.score_split(X, y).T, model.kernel_names_, "share of R²").plot(ax, **style)
-
-    def plot(self, ax: AxesOrNone = None, **style: Any) -> Self:
-        """Draw, on the given axes or in a new figure; see :meth:`from_estimator`."""
-        labels = _shortened(self.names)
-        ax = self._use_axes(ax, (5.5 + 0.075 * max(map(len, labels)), 1.2 + 0.26 * len(labels)))
-        self.order_ = np.lexsort((-self.shares.max(axis=1), self.shares.argmax(axis=1)))
-        # A few targets that are far off would leave one colour for all others.
-        low, high = np.quantile(self.shares, [0.01, 0.99])
-        options = {"vmin": min(0.0, float(low)), "vmax": float(high)} | style
-        self.image_ = drawing.draw_map(self, self.shares[self.order_].T, self.share_name, **options)
-        drawing.name_rows(ax, labels)
-        ax.set_xlabel("target, by the kernel of its largest share")
-        return self
+def _column_widths(kernel: Any) -> Array | None:
+    """Return the learned widths of a fitted kernel, one per column; None if it has none."""
+    # A kernel around another one has that as `kernel_`.
+    widths: Array | None = getattr(kernel, "scale_", None)
+    return getattr(getattr(kernel, "kernel_", kernel), "scale_", widths)
 
 
 def _number(value: float) -> str:
-    """Two digits; zero as one letter, so that a kernel left out looks different from a small
-    weight."""
+    """Return a number with two digits as text.
+
+    Zero is one letter, so that a kernel without a weight looks different from a small weight.
+    """
     if value == 0:
         return "0"
     text = f"{value:.2f}" if 0.005 <= abs(value) < 1000 else f"{value:.0e}"
     return text.replace("e-0", "e-").replace("e+0", "e")
-
-
-def _shortened(names: list[str], most: int = 36) -> list[str]:
-    """Long names lose their middle, unless that is where they differ."""
-    half = most // 2
-    short = [name if len(name) <= most else f"{name[: half - 1]}…{name[-half:]}" for name in names]
-    return short if len(set(short)) == len(set(names)) else names
 
 
 # Inspections --------------------------------------------------------------------------------------
@@ -417,14 +358,15 @@ def _shortened(names: list[str], most: int = 36) -> list[str]:
 
 def _kernel_axes(display: Display, ax: AxesOrNone, names: list[str]) -> Any:
     """Return the axes of a display with one line per kernel, the first at the top."""
-    ax = display._use_axes(ax, (4.6 + 0.075 * max(map(len, names)), 1.1 + 0.32 * len(names)))
+    width = 4.6 + 0.075 * max(map(len, names))
+    ax = display._use_axes(ax, (width, 1.1 + 0.32 * len(names)))
     drawing.bar_rows(ax, names)
     drawing.open_frame(ax, grid="x")
     return ax
 
 
 def _of_class(classes: list[Any] | None, of_class: Any, *arrays: Array) -> list[Array]:
-    """Return one row per kernel: of one class, where every class has its own."""
+    """Return arrays with one number per kernel: those of one class, if classes have their own."""
     if classes is None:
         return list(arrays)
     if of_class not in classes:
@@ -434,15 +376,15 @@ def _of_class(classes: list[Any] | None, of_class: Any, *arrays: Array) -> list[
 
 def _write_right(ax: AxesOrNone, texts: list[str], head: str) -> None:
     """Write one text per kernel to the right of the axes, under a head."""
-    place = {"transform": ax.get_yaxis_transform(), "va": "center", "fontsize": 8}
+    style = {"transform": ax.get_yaxis_transform(), "va": "center", "fontsize": 8}
     for m, text in enumerate(texts):
-        ax.text(1.02, m, text, **place)
-    ax.text(1.02, -0.75, head, **place)
+        ax.text(1.02, m, text, **style)
+    ax.text(1.02, -0.75, head, **style)
 
 
 @dataclass
 class InspectionDisplay(Display):
-    """What an inspection returns, as a picture."""
+    """The result of an inspection as a picture."""
 
     result: Any
 
@@ -459,7 +401,7 @@ class InspectionDisplay(Display):
         ax: AxesOrNone = None,
         **options: Any,
     ) -> Self:
-        """Inspect an estimator, and draw what was found.
+        """Inspect an estimator, and draw the result.
 
         Parameters
         ----------
@@ -474,26 +416,18 @@ class InspectionDisplay(Display):
         -------
         The display.
         """
-        drawn = {
-            name: options.pop(name) for name in signature(cls.plot).parameters if name in options
-        }
-        targets = () if y is None else (y,)  # an inspection without refits takes none
-        display: Self = cls(cls._inspect(estimator, X, *targets, **options)).plot(ax, **drawn)
+        plot_parameters = signature(cls.plot).parameters
+        plot_options = {name: options.pop(name) for name in plot_parameters if name in options}
+        # An inspection without refits takes no targets.
+        targets = () if y is None else (y,)
+        result = cls._inspect(estimator, X, *targets, **options)
+        display: Self = cls(result).plot(ax, **plot_options)
         return display
-
-    def _draw_classes(self, ax: AxesOrNone, values: Array, name: str) -> Self:
-        """Draw numbers between 0 and 1 of every class and kernel as a heat map."""
-        drawn = KernelWeightsDisplay(
-            values, self.result.kernel_names, self.result.classes, name
-        ).plot(ax, vmax=1.0)
-        self.ax_, self.figure_, self.image_ = drawn.ax_, drawn.figure_, drawn.image_
-        return self
 
 
 @dataclass
 class StabilityDisplay(InspectionDisplay):
-    """The weight of each kernel with the interval that resampling gives it, and how often it is
-    selected.
+    """The weight of each kernel with its interval under resampling, and how often it is selected.
 
     Make it by :meth:`from_estimator`, or of a result: ``StabilityDisplay(result).plot()``. Where
     every class has weights of its own, the frequencies are drawn as a heat map, unless `of_class`
@@ -502,7 +436,7 @@ class StabilityDisplay(InspectionDisplay):
     Parameters
     ----------
     result : Stability
-        What to draw.
+        The result to draw.
 
     Attributes
     ----------
@@ -520,8 +454,8 @@ class StabilityDisplay(InspectionDisplay):
     >>> from kernelmosaic import MKLClassifier, inspection, plots
     >>> from kernelmosaic.datasets import make_gaussians
     >>> X, y = make_gaussians(n_samples=50, random_state=0)
-    >>> found = inspection.stability(MKLClassifier(), X, y, n_resamples=10, random_state=0)
-    >>> plots.StabilityDisplay(found).plot().figure_.savefig("stability.png")
+    >>> result = inspection.stability(MKLClassifier(), X, y, n_resamples=10, random_state=0)
+    >>> plots.StabilityDisplay(result).plot().figure_.savefig("stability.png")
     """
 
     result: inspection.Stability
@@ -535,52 +469,71 @@ class StabilityDisplay(InspectionDisplay):
         ax : matplotlib Axes, optional
             Where to draw; a new figure by default.
         of_class : label, optional
-            Whose weights to draw, where every class has its own.
+            The class whose weights to draw, where every class has its own.
         """
         self.dots_ = self.lines_ = self.image_ = None
-        one = self.result
-        if one.classes is not None and of_class is None:
-            return self._draw_classes(ax, one.selection_frequencies, "selected")
-        found = (one.weights, one.lower, one.upper, one.selection_frequencies)
-        weights, lower, upper, frequencies = _of_class(one.classes, of_class, *found)
-        ax, places = _kernel_axes(self, ax, one.kernel_names), np.arange(len(weights))
-        self.lines_ = ax.hlines(places, lower, upper, color=colour(0), linewidth=3.0, alpha=0.45)
-        (self.dots_,) = ax.plot(weights, places, "o", color=colour(0), markersize=6)
+        result = self.result
+        if result.classes is not None and of_class is None:
+            return self._draw_frequencies(ax)
+        weights, lower, upper, frequencies = _of_class(
+            result.classes,
+            of_class,
+            result.weights,
+            result.lower,
+            result.upper,
+            result.selection_frequencies,
+        )
+        ax = _kernel_axes(self, ax, result.kernel_names)
+        rows = np.arange(len(weights))
+        self.lines_ = ax.hlines(rows, lower, upper, color=colour(0), linewidth=3.0, alpha=0.45)
+        (self.dots_,) = ax.plot(weights, rows, "o", color=colour(0), markersize=6)
         _write_right(ax, [f"{100 * share:.0f} %" for share in frequencies], "selected")
         label = (
-            f"weight, and {100 * one.confidence_level:g} % of those of {len(one.resampled_weights)}"
-            " resamples"
+            f"weight, and {100 * result.confidence_level:g} % of those of"
+            f" {len(result.resampled_weights)} resamples"
         )
         ax.set_xlabel(label if of_class is None else f"{label}, class {of_class}")
+        return self
+
+    def _draw_frequencies(self, ax: AxesOrNone) -> Self:
+        """Draw how often the kernels are selected in every class, as a heat map."""
+        result = self.result
+        heat_map = KernelWeightsDisplay(
+            result.selection_frequencies, result.kernel_names, result.classes, "selected"
+        )
+        heat_map.plot(ax, vmax=1.0)
+        self.ax_ = heat_map.ax_
+        self.figure_ = heat_map.figure_
+        self.image_ = heat_map.image_
         return self
 
 
 @dataclass
 class KernelImportanceDisplay(InspectionDisplay):
-    """Loss of a score without each kernel, dropped and permuted; lines are the standard deviation
-    over folds.
+    """Loss of a score without each kernel, dropped and permuted.
 
-    Make it by :meth:`from_estimator`, or of a result: ``KernelImportanceDisplay(result).plot()``.
+    Lines are standard deviations over folds. Make it by :meth:`from_estimator`, or of a result:
+    ``KernelImportanceDisplay(result).plot()``.
 
     Parameters
     ----------
     result : KernelImportance
-        What to draw.
+        The result to draw.
 
     Attributes
     ----------
     ax_, figure_
         Where it was drawn.
     bars_ : dict from str to BarContainer
-        Of "dropped" and "permuted".
+        The bars, by "dropped" and "permuted".
 
     Examples
     --------
     >>> from kernelmosaic import MKLClassifier, inspection, plots
     >>> from kernelmosaic.datasets import make_gaussians
     >>> X, y = make_gaussians(n_samples=50, random_state=0)
-    >>> found = inspection.kernel_importance(MKLClassifier(), X, y, cv=2, random_state=0)
-    >>> plots.KernelImportanceDisplay(found).plot().figure_.savefig("importance.png")
+    >>> result = inspection.kernel_importance(MKLClassifier(), X, y, cv=2, random_state=0)
+    >>> plots.KernelImportanceDisplay(result).plot().figure_.savefig("importance.png")
     """
 
     result: inspection.KernelImportance
@@ -588,32 +541,33 @@ class KernelImportanceDisplay(InspectionDisplay):
 
     def plot(self, ax: AxesOrNone = None) -> Self:
         """Draw, on the given axes or in a new figure."""
-        one = self.result
-        ax, places = _kernel_axes(self, ax, one.kernel_names), np.arange(len(one.kernel_names))
-        ways = {
-            "dropped": (one.drop_mean, one.drop_std),
-            "permuted": (one.permutation_mean, one.permutation_std),
+        result = self.result
+        ax = _kernel_axes(self, ax, result.kernel_names)
+        rows = np.arange(len(result.kernel_names))
+        losses = {
+            "dropped": (result.drop_mean, result.drop_std),
+            "permuted": (result.permutation_mean, result.permutation_std),
         }
         self.bars_ = {}
-        for k, (name, (mean, spread)) in enumerate(ways.items()):
-            style = {"xerr": spread, "color": colour(k), "label": name, "error_kw": {"lw": 1.0}}
-            self.bars_[name] = ax.barh(places + 0.36 * (k - 0.5), mean, 0.34, **style)
-        ax.set_xlabel(f"loss of score, from {one.scores.mean():.3g}")
+        for k, (name, (mean, deviation)) in enumerate(losses.items()):
+            style = {"xerr": deviation, "color": colour(k), "label": name, "error_kw": {"lw": 1.0}}
+            self.bars_[name] = ax.barh(rows + 0.36 * (k - 0.5), mean, 0.34, **style)
+        ax.set_xlabel(f"loss of score, from {result.scores.mean():.3g}")
         ax.legend(frameon=False, fontsize=8)
         return self
 
 
 @dataclass
 class FeatureImportanceDisplay(InspectionDisplay):
-    """The most important columns of each view, with intervals of two standard errors: bars, an axis
-    per view.
+    """The most important columns of each view as bars, with intervals of two standard errors.
 
-    Make it by :meth:`from_estimator`, or of a result: ``FeatureImportanceDisplay(result).plot()``.
+    Every view has axes of its own. Make it by :meth:`from_estimator`, or of a result:
+    ``FeatureImportanceDisplay(result).plot()``.
 
     Parameters
     ----------
     result : FeatureImportance
-        What to draw.
+        The result to draw.
 
     Attributes
     ----------
@@ -645,33 +599,35 @@ class FeatureImportanceDisplay(InspectionDisplay):
         most : int, default=8
             How many columns of each view are drawn.
         """
-        found = self.result
-        shown = {view: found.largest(view, most) for view in found.views}
-        names = {
-            view: [_shortened([found.feature_names[j]])[0] for j in own]
-            for view, own in shown.items()
-        }
-        rows, longest = (
-            sum(map(len, shown.values())),
-            max(len(name) for own in names.values() for name in own),
-        )
-        ax = self._use_axes(ax, (4.6 + 0.075 * longest, 0.4 + 0.75 * len(shown) + 0.28 * rows))
+        result = self.result
+        columns = {view: result.largest(view, most) for view in result.views}
+        names = {}
+        for view, numbers in columns.items():
+            # Names are shortened one by one: those of a view may become equal.
+            names[view] = [drawing.shortened([result.feature_names[j]])[0] for j in numbers]
+        n_views = len(columns)
+        n_rows = sum(map(len, columns.values()))
+        n_letters = max(len(name) for view_names in names.values() for name in view_names)
+        ax = self._use_axes(ax, (4.6 + 0.075 * n_letters, 0.4 + 0.75 * n_views + 0.28 * n_rows))
         ax.set_axis_off()
-        ratios = [1.0 + len(own) for own in shown.values()]
-        parts = ax.get_subplotspec().subgridspec(len(shown), 1, height_ratios=ratios)
-        self.axes_, self.bars_ = {}, {}
-        for k, (view, own) in enumerate(shown.items()):
-            one = self.axes_[view] = self.figure_.add_subplot(parts[k])
-            values, ends = found.importances[own], 2.0 * found.errors[own]
-            bars = {
+        heights = [1.0 + len(numbers) for numbers in columns.values()]
+        grid = ax.get_subplotspec().subgridspec(n_views, 1, height_ratios=heights)
+        self.axes_ = {}
+        self.bars_ = {}
+        for k, (view, numbers) in enumerate(columns.items()):
+            view_ax = self.figure_.add_subplot(grid[k])
+            self.axes_[view] = view_ax
+            style = {
                 "color": colour(k),
-                "xerr": ends,
+                "xerr": 2.0 * result.errors[numbers],
                 "error_kw": {"elinewidth": 1, "ecolor": "0.3"},
             }
-            self.bars_[view] = one.barh(np.arange(len(own)), values, 0.7, **bars)
-            drawing.bar_rows(one, names[view])
-            one.set_xlim(left=0.0)
-            drawing.open_frame(one, grid="x")
-            one.set_title(f"{view} ({len(found.views[view])} columns)", fontsize=9, loc="left")
-        one.set_xlabel("change of the decision with the column of another sample")
+            rows = np.arange(len(numbers))
+            self.bars_[view] = view_ax.barh(rows, result.importances[numbers], 0.7, **style)
+            drawing.bar_rows(view_ax, names[view])
+            view_ax.set_xlim(left=0.0)
+            drawing.open_frame(view_ax, grid="x")
+            title = f"{view} ({len(result.views[view])} columns)"
+            view_ax.set_title(title, fontsize=9, loc="left")
+        view_ax.set_xlabel("change of the decision with the column of another sample")
         return self

@@ -1,15 +1,11 @@
-"""Samples in a plane: decisions at every point, gates and the kernel that they make, two directions
-of a kernel."""
+"""Displays of samples in a plane: decisions at every point, and two directions of a kernel."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
-from itertools import combinations, cycle
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import is_classifier, is_outlier_detector, is_regressor
 from sklearn.decomposition import KernelPCA
@@ -36,8 +32,7 @@ from kernelmosaic.stacking import check_row_names
 
 @dataclass
 class DecisionRegionDisplay(Display):
-    """Predictions of a classifier, regressor or novelty detector over the plane of its two columns,
-    with the samples.
+    """Predictions of a classifier, regressor or novelty detector over the plane of its two columns.
 
     Classes are coloured regions with black boundaries, for two classes with the margin dashed;
     values of a regressor are shades; the normal region of a detector is coloured. Support vectors
@@ -52,7 +47,7 @@ class DecisionRegionDisplay(Display):
     response : ndarray of shape (n_grid, n_grid)
         Number of the class, predicted value, or 1 inside and 0 outside; rows along `y_grid`.
     kind : {"classes", "values", "novelty"}
-        Which of these.
+        The kind of the response.
     boundaries : list of ndarray of shape (n_grid, n_grid)
         Functions whose zeros are drawn.
     margin : ndarray of shape (n_grid, n_grid) or None, default=None
@@ -62,7 +57,7 @@ class DecisionRegionDisplay(Display):
     X, y : ndarray or None, default=None
         Samples to show, and their classes or targets.
     support : ndarray of bool or None, default=None
-        Which samples are support vectors.
+        Mask of the support vectors among the samples.
     feature_names : pair of str
         Labels of the axes.
 
@@ -138,32 +133,34 @@ class DecisionRegionDisplay(Display):
         """
         check_is_fitted(estimator)
         check_row_names(X, y=y)
-        points = np.asarray(X.toarray() if sparse.issparse(X) else X, dtype=np.float64)
+        dense = X.toarray() if sparse.issparse(X) else X
+        points = np.asarray(dense, dtype=np.float64)
         if points.ndim != 2 or points.shape[1] != 2 or len(points) == 0:
             raise ValueError(
                 f"X has shape {points.shape}: regions are drawn of models on two columns."
             )
         x_grid, y_grid, plane = drawing.plane_around(points, eps, grid_resolution)
-        said = _read_plane(estimator, _like(X, plane), (grid_resolution, grid_resolution))
+        shape = (grid_resolution, grid_resolution)
+        predictions = _predictions_on(_in_form_of(X, plane), estimator, shape)
         first, second = map(str, X.columns) if hasattr(X, "columns") else ("$x_1$", "$x_2$")
-        labels = None if y is None else np.asarray(y)
-        support = drawing.support_mask(fitted_model(estimator), len(points))
         display = cls(
             x_grid,
             y_grid,
-            **said,
+            **predictions,
             X=points,
-            y=labels,
-            support=support,
+            y=None if y is None else np.asarray(y),
+            support=drawing.support_mask(fitted_model(estimator), len(points)),
             feature_names=(first, second),
         )
         return display.plot(ax=ax, **style)
 
     def plot(self, ax: AxesOrNone = None, **style: Any) -> Self:
         """Draw, on the given axes or in a new figure; see :meth:`from_estimator`."""
-        ax = self._use_axes(ax, (6.2, 4.8) if self.kind == "values" else (5.6, 4.8))
+        has_values = self.kind == "values"
+        ax = self._use_axes(ax, (6.2, 4.8) if has_values else (5.6, 4.8))
+
+        # 1. Regions or values.
         extent = (self.x_grid[0], self.x_grid[-1], self.y_grid[0], self.y_grid[-1])
-        shown = self.response if self.kind == "values" else self._coloured()
         options = {
             "origin": "lower",
             "extent": extent,
@@ -171,129 +168,150 @@ class DecisionRegionDisplay(Display):
             "cmap": "cividis",
             "zorder": 0,
         } | style
-        self.surface_ = ax.imshow(shown, **options)
+        self.surface_ = ax.imshow(
+            self.response if has_values else self._region_colours(), **options
+        )
+
+        # 2. Boundaries and margin.
         self.boundaries_ = []
+        solid = {"colors": "black", "linewidths": 1.6}
         for values in self.boundaries:
-            self.boundaries_ += drawing.draw_zeros(
-                ax, self.x_grid, self.y_grid, values, colors="black", linewidths=1.6
-            )
+            self.boundaries_ += drawing.draw_zeros(ax, self.x_grid, self.y_grid, values, **solid)
         if self.margin is not None and self.margin.min() < 1 and self.margin.max() > -1:
             dashed = {"colors": "0.25", "linewidths": 1.0, "linestyles": "dashed"}
-            drawn = ax.contour(self.x_grid, self.y_grid, self.margin, levels=[-1.0, 1.0], **dashed)
-            self.boundaries_.append(drawn)
-        if self.kind == "values":
+            margin = ax.contour(self.x_grid, self.y_grid, self.margin, levels=[-1.0, 1.0], **dashed)
+            self.boundaries_.append(margin)
+        if has_values:
             self.figure_.colorbar(self.surface_, ax=ax, label="prediction")
+
+        # 3. Samples.
         self.samples_: list[Any] = []
         self.support_vectors_ = None
         if self.X is not None:
             self.samples_, self.support_vectors_ = drawing.draw_samples(
                 ax, self.X, self._groups(), self.support
             )
-        ax.set(
-            xlim=extent[:2],
-            ylim=extent[2:],
-            xlabel=self.feature_names[0],
-            ylabel=self.feature_names[1],
-        )
+        x_name, y_name = self.feature_names
+        ax.set(xlim=extent[:2], ylim=extent[2:], xlabel=x_name, ylabel=y_name)
         return self
 
-    def _coloured(self) -> Array:
-        """The regions as colours; outside a detector's normal region it is white."""
+    def _region_colours(self) -> Array:
+        """Return the colours of the regions; outside a detector's normal region it is white."""
         from matplotlib.colors import to_rgb
 
         names = ("white", colour(0)) if self.kind == "novelty" else drawing.PALETTE
         palette = np.array(list(map(to_rgb, names)))
-        chosen = palette[self.response.astype(np.intp) % len(palette)]
+        colours = palette[self.response.astype(np.intp) % len(palette)]
         # Mixed with white, so that samples stand out.
-        return np.asarray(1.0 - 0.45 * (1.0 - chosen))
+        return np.asarray(1.0 - 0.45 * (1.0 - colours))
 
     def _groups(self) -> list[tuple[Any, Settings]]:
-        """The samples of every class with its look; colours of regions and samples agree, and
-        shades on one scale."""
+        """Return the samples of every class and how they are drawn, for `drawing.draw_samples`.
+
+        Samples of a class have the colour of its region. Those of a regressor are shades on the
+        scale of the surface, which is widened to hold their targets.
+        """
         if self.y is None:
-            return _class_groups((), None, ())
+            return drawing.class_groups((), None, ())
         if self.kind == "values":
-            both = (self.response, self.y)
-            self.surface_.set_clim(min(map(np.min, both)), max(map(np.max, both)))
-            return [
-                (slice(None), {"c": self.y, "cmap": self.surface_.cmap, "norm": self.surface_.norm})
-            ]
-        known = [] if self.classes is None else list(self.classes)
-        labels = [*known, *(label for label in np.unique(self.y) if label not in known)]
-        return _class_groups(
-            labels, self.y, [colour(k) if known else "white" for k in range(len(labels))]
-        )
+            lowest = min(np.min(self.response), np.min(self.y))
+            highest = max(np.max(self.response), np.max(self.y))
+            self.surface_.set_clim(lowest, highest)
+            shades = {"c": self.y, "cmap": self.surface_.cmap, "norm": self.surface_.norm}
+            return [(slice(None), shades)]
+        classes = [] if self.classes is None else list(self.classes)
+        labels = [*classes, *(label for label in np.unique(self.y) if label not in classes)]
+        fills = [colour(k) if classes else "white" for k in range(len(labels))]
+        return drawing.class_groups(labels, self.y, fills)
 
 
-def _class_groups(
-    labels: Iterable[Any], y: TargetLike, fills: Iterable[str]
-) -> list[tuple[Any, Settings]]:
-    """Return the samples of every class and how they look; of no classes, all samples in white."""
-    looks = zip(labels, fills, cycle(MARKERS), strict=False)
-    groups = [
-        (y == one, {"facecolors": fill, "marker": mark, "label": f"class {one}"})
-        for one, fill, mark in looks
-    ]
-    return [group for group in groups if np.any(group[0])] or [
-        (slice(None), {"facecolors": "white"})
-    ]
-
-
-def _like(X: MatrixLike, plane: Array) -> MatrixLike:
-    """The plane in the form of the samples: a frame keeps its names, a sparse matrix is one."""
+def _in_form_of(X: MatrixLike, plane: Array) -> MatrixLike:
+    """Return points in the form of the samples X: a sparse matrix, a data frame or an array."""
     if sparse.issparse(X):
         return sparse.csr_array(plane)
     if hasattr(X, "iloc"):
         return type(X)(plane, columns=X.columns)
-    return type(X)(plane, schema=X.columns) if hasattr(X, "columns") else plane
+    if hasattr(X, "columns"):
+        return type(X)(plane, schema=X.columns)
+    return plane
 
 
-def _read_plane(estimator: Estimator, plane: Any, shape: tuple[int, int]) -> Settings:
-    """Return the fields of the display, from predictions and decision values on the grid."""
+def _predictions_on(plane: Any, estimator: Estimator, shape: tuple[int, int]) -> Settings:
+    """Return the fields of a `DecisionRegionDisplay` that describe the predictions.
+
+    Parameters
+    ----------
+    plane : samples of shape (n_grid², 2)
+        The points of the grid.
+    estimator : estimator
+    shape : tuple of int
+        The shape of the grid.
+    """
     predicted = np.asarray(estimator.predict(plane)).reshape(shape)
     if is_regressor(estimator):
         return {"response": predicted.astype(np.float64), "kind": "values"}
     scores = None
     if hasattr(estimator, "decision_function"):
-        scores = np.asarray(estimator.decision_function(plane), dtype=np.float64).reshape(
-            *shape, -1
-        )
+        decision = np.asarray(estimator.decision_function(plane), dtype=np.float64)
+        scores = decision.reshape(*shape, -1)
     if is_classifier(estimator):
-        classes = np.asarray(estimator.classes_)
-        number, two = Labels(classes).codes(predicted), len(classes) == 2
-        if scores is not None and scores.shape[2] != (1 if two else len(classes)):
-            scores = None
-        # ±1 of the decision function means something where support vectors are some of the samples.
-        model = fitted_model(estimator)
-        has_margin = (
-            two and hasattr(model, "support_") and getattr(model, "support_fraction_", 0.0) < 1.0
-        )
-        margin = scores[:, :, 0] if scores is not None and has_margin else None
-        boundaries = _leads(number, scores, len(classes))
-        return {
-            "response": number,
-            "kind": "classes",
-            "boundaries": boundaries,
-            "margin": margin,
-            "classes": classes,
-        }
+        return _predicted_classes(predicted, scores, estimator)
     if is_outlier_detector(estimator):
-        inside = predicted > 0
-        edge = inside - 0.5 if scores is None else scores[:, :, 0]
-        return {"response": inside.astype(np.float64), "kind": "novelty", "boundaries": [edge]}
+        is_inside = predicted > 0
+        edge = is_inside - 0.5 if scores is None else scores[:, :, 0]
+        response = is_inside.astype(np.float64)
+        return {"response": response, "kind": "novelty", "boundaries": [edge]}
     raise TypeError(
         f"{type(estimator).__name__} is not a classifier, regressor or outlier detector."
     )
 
 
-def _leads(number: AnyArray, scores: Array | None, n_classes: int) -> list[Array]:
-    """Functions that change sign where classes meet: by scores, smooth lines; by predictions alone,
-    steps."""
+def _predicted_classes(predicted: AnyArray, scores: Array | None, estimator: Estimator) -> Settings:
+    """Return the fields of a `DecisionRegionDisplay` for a classifier; see `_predictions_on`.
+
+    Parameters
+    ----------
+    predicted : ndarray of shape (n_grid, n_grid)
+        Classes.
+    scores : ndarray of shape (n_grid, n_grid, n_outputs) or None
+        Decision values.
+    estimator : classifier
+    """
+    classes = np.asarray(estimator.classes_)
+    is_binary = len(classes) == 2
+    # Scores of pairs of classes cannot be drawn as scores of classes.
+    if scores is not None and scores.shape[2] != (1 if is_binary else len(classes)):
+        scores = None
+    # Where only some samples are support vectors, decision values of ±1 are the margin.
+    model = fitted_model(estimator)
+    is_sparse = hasattr(model, "support_") and getattr(model, "support_fraction_", 0.0) < 1.0
+    margin = None
+    if scores is not None and is_binary and is_sparse:
+        margin = scores[:, :, 0]
+    number = Labels(classes).codes(predicted)
+    return {
+        "response": number,
+        "kind": "classes",
+        "boundaries": _class_boundaries(number, scores, len(classes)),
+        "margin": margin,
+        "classes": classes,
+    }
+
+
+def _class_boundaries(number: AnyArray, scores: Array | None, n_classes: int) -> list[Array]:
+    """Return functions on the grid that change sign where classes meet.
+
+    Their zeros are smooth lines by scores, and steps by the numbers of the classes alone.
+    """
     if scores is None:
         return [(number == k) - 0.5 for k in range(n_classes)]
     if n_classes == 2:
         return [scores[:, :, 0]]
-    return [scores[:, :, k] - np.delete(scores, k, axis=2).max(axis=2) for k in range(n_classes)]
+    boundaries = []
+    for k in range(n_classes):
+        best_other = np.delete(scores, k, axis=2).max(axis=2)
+        boundaries.append(scores[:, :, k] - best_other)
+    return boundaries
 
 
 # Directions ---------------------------------------------------------------------------------------
@@ -308,7 +326,7 @@ class ProjectionDisplay(Display):
     Parameters
     ----------
     points : ndarray of shape (n_samples, 2)
-        Where the samples lie.
+        The coordinates of the samples.
     classes : ndarray of shape (n_samples,) or None
         Their classes.
     shares : ndarray of shape (2,)
@@ -341,7 +359,7 @@ class ProjectionDisplay(Display):
 
     @property
     def explained_share(self) -> float:
-        """What both directions explain together."""
+        """The share that both directions explain together."""
         return float(self.shares.sum())
 
     @classmethod
@@ -370,7 +388,7 @@ class ProjectionDisplay(Display):
             Principal components of the combined kernel's feature space, or the estimator's own
             projection.
         output : int, default=0
-            Whose kernel, where every class has weights of its own.
+            The class whose kernel is used, where every class has weights of its own.
         ax : matplotlib Axes, optional
             Where to draw; a new figure by default.
 
@@ -382,33 +400,37 @@ class ProjectionDisplay(Display):
         check_row_names(X, y=y)
         if check_choice("method", method, ("kernel_pca", "transform")) == "kernel_pca":
             K = np.asarray(estimator.kernel_matrix(X))
-            return cls.from_kernel_matrix(K if K.ndim == 2 else K[output], y, ax=ax)
+            if K.ndim != 2:
+                K = K[output]
+            return cls.from_kernel_matrix(K, y, ax=ax)
         if not hasattr(estimator, "transform"):
             raise TypeError(
                 f"{type(estimator).__name__} has no transform: use method='kernel_pca'."
             )
         Z = np.asarray(estimator.transform(X), dtype=np.float64)
         ratio = np.asarray(getattr(estimator, "explained_ratio_", np.full(Z.shape[1], np.nan)))
-        return cls(_two(Z), None if y is None else np.asarray(y), _two(ratio), "discriminant").plot(
-            ax=ax
-        )
+        classes = None if y is None else np.asarray(y)
+        display = cls(_two_columns(Z), classes, _two_columns(ratio), "discriminant")
+        return display.plot(ax=ax)
 
     @classmethod
     def from_kernel_matrix(
         cls, K: ArrayOrTensor, y: TargetLike = None, *, ax: AxesOrNone = None
     ) -> Self:
-        """Draw the first two principal components of any symmetric kernel matrix, given or combined
-        by hand."""
+        """Draw the first two principal components of any symmetric kernel matrix."""
         K = np.asarray(K, dtype=np.float64)
         if K.ndim != 2 or K.shape[0] != K.shape[1]:
             raise ValueError(f"K has the shape {K.shape}: give a square kernel matrix.")
-        points = KernelPCA(
-            n_components=2, kernel="precomputed", eigen_solver="dense"
-        ).fit_transform(K)
-        total = float(np.trace(K) - K.sum() / len(K))
-        shares = np.sum(points**2, axis=0) / total if total > 0 else np.zeros(points.shape[1])
+        pca = KernelPCA(n_components=2, kernel="precomputed", eigen_solver="dense")
+        points = pca.fit_transform(K)
+        # The trace of the centred kernel matrix is the variance in feature space, times n.
+        variance = float(np.trace(K) - K.sum() / len(K))
+        shares = np.zeros(points.shape[1])
+        if variance > 0:
+            shares = np.sum(points**2, axis=0) / variance
         classes = None if y is None else np.asarray(y)
-        return cls(_two(points), classes, _two(shares), "principal component").plot(ax=ax)
+        display = cls(_two_columns(points), classes, _two_columns(shares), "principal component")
+        return display.plot(ax=ax)
 
     def plot(self, ax: AxesOrNone = None, **scatter: Any) -> Self:
         """Draw, on the given axes or in a new figure.
@@ -433,356 +455,28 @@ class ProjectionDisplay(Display):
                 "edgecolors": "white",
                 "alpha": 0.9,
                 "label": str(label),
-            }
-            style |= {"c": colour(k), "marker": MARKERS[k % len(MARKERS)], **scatter}
+                "c": colour(k),
+                "marker": MARKERS[k % len(MARKERS)],
+            } | scatter
             ax.scatter(*self.points[labels == label].T, **style)
-        for setter, number, share in zip(
-            (ax.set_xlabel, ax.set_ylabel), ("first", "second"), self.shares, strict=True
-        ):
-            setter(
-                f"{number} {self.axis_name}"
-                + (f" ({100 * share:.1f} %)" if np.isfinite(share) else "")
-            )
+        ax.set_xlabel(self._axis_label("first", self.shares[0]))
+        ax.set_ylabel(self._axis_label("second", self.shares[1]))
         if self.classes is not None:
             ax.legend(title="class", frameon=False, loc="best")
         return self
 
+    def _axis_label(self, ordinal: str, share: float) -> str:
+        """Return the label of an axis, with the share that its direction explains.
 
-def _two(Z: Array) -> Array:
-    """Exactly two columns, or numbers: a missing second direction is one along which nothing
-    varies."""
+        An unknown share is left out.
+        """
+        label = f"{ordinal} {self.axis_name}"
+        return f"{label} ({100 * share:.1f} %)" if np.isfinite(share) else label
+
+
+def _two_columns(Z: Array) -> Array:
+    """Return the first two entries along the last axis; missing ones are zero.
+
+    A missing second direction is one along which nothing varies.
+    """
     return np.concatenate([Z, np.zeros((*Z.shape[:-1], 2))], axis=-1)[..., :2]
-
-
-# Gates --------------------------------------------------------------------------------------------
-
-
-@dataclass
-class GatingDisplay(Display):
-    """Gates of a localized estimator.
-
-    With two columns: the plane, each point in the colours of the kernels by their gates, the lines
-    where another kernel takes over (dashed), the decision boundary (solid), the samples and,
-    ringed, the support vectors. Otherwise: a stacked bar of gates for every sample, grouped by
-    class.
-
-    Make it by :meth:`from_estimator`.
-
-    Parameters
-    ----------
-    X : ndarray of shape (n, n_features)
-        The samples shown.
-    gates : ndarray of shape (n, P)
-        Their gates.
-    names : list of str
-        Of the kernels.
-    y : ndarray of shape (n,) or None
-        Classes or targets.
-    support : ndarray of bool, shape (n,), or None
-        Which samples are support vectors.
-    x_grid, y_grid : ndarray or None
-        Grid of the plane.
-    grid_gates : ndarray of shape (n_grid, n_grid, P) or None
-        Gates on the grid.
-    grid_decision : ndarray of shape (n_grid, n_grid) or None
-        Decision function on the grid.
-
-    Attributes
-    ----------
-    ax_, figure_
-        Where it was drawn.
-
-    Examples
-    --------
-    >>> from kernelmosaic import LocalizedMKLClassifier, plots
-    >>> from kernelmosaic.datasets import make_gaussians
-    >>> from kernelmosaic.kernels import Linear
-    >>> X, y = make_gaussians(n_samples=80, random_state=0)
-    >>> model = LocalizedMKLClassifier([Linear(), Linear()], random_state=0).fit(X, y)
-    >>> display = plots.GatingDisplay.from_estimator(model, X)
-    >>> display.figure_.savefig("gates.png")
-    """
-
-    X: MatrixLike
-    gates: Array
-    names: list[str]
-    y: TargetLike = None
-    support: Any = None
-    x_grid: Any = None
-    y_grid: Any = None
-    grid_gates: Any = None
-    grid_decision: Any = None
-
-    @classmethod
-    def from_estimator(
-        cls,
-        estimator: Estimator,
-        X: MatrixLike,
-        y: TargetLike = None,
-        *,
-        output: int = 0,
-        grid_resolution: int = 300,
-        ax: AxesOrNone = None,
-    ) -> Self:
-        """Draw the gates of a fitted localized estimator.
-
-        Parameters
-        ----------
-        estimator : LocalizedMKLClassifier, LocalizedMKLRegressor or LocalizedMKLOneClass
-            Fitted.
-        X : array-like of shape (n, n_features)
-            Samples to show; the training set, to have its support vectors ringed.
-        y : array-like of shape (n,), optional
-            Their classes.
-        output : int, default=0
-            Whose gates, with more than two classes.
-        grid_resolution : int, default=300
-            Points along each axis of the plane.
-        ax : matplotlib Axes, optional
-            Where to draw; a new figure by default.
-        """
-        check_row_names(X, y=y)
-        gates, points = _gates(estimator, X, output), np.asarray(X)
-        labels = None if y is None else np.asarray(y)
-        names, support = list(estimator.kernel_names_), drawing.support_mask(estimator, len(points))
-        display = cls(points, gates, names, labels, support)
-        if points.ndim == 2 and points.shape[1] == 2:
-            display.x_grid, display.y_grid, plane = drawing.plane_around(
-                points, 0.05, grid_resolution
-            )
-            grid = (grid_resolution, grid_resolution)
-            display.grid_gates = _gates(estimator, plane, output).reshape(*grid, -1)
-            if hasattr(estimator, "decision_function"):
-                display.grid_decision = _of_output(
-                    estimator.decision_function(plane), output, 1
-                ).reshape(grid)
-        return display.plot(ax=ax)
-
-    def plot(self, ax: AxesOrNone = None) -> Self:
-        """Draw, on the given axes or in a new figure."""
-        ax = self._use_axes(ax, (8.0, 3.2) if self.grid_gates is None else (6.4, 5.2))
-        from matplotlib.patches import Patch
-
-        if self.grid_gates is None:
-            self._draw_bars(ax)
-        else:
-            self._draw_plane(ax)
-        handles = [Patch(color=colour(m)) for m in range(len(self.names))]
-        style = {"ncols": min(len(self.names), 6), "frameon": False, "fontsize": 9}
-        ax.figure.legend(handles, self.names, loc="outside upper center", **style)
-        return self
-
-    def _draw_plane(self, ax: AxesOrNone) -> None:
-        extent = (self.x_grid[0], self.x_grid[-1], self.y_grid[0], self.y_grid[-1])
-        ax.imshow(
-            self._mixed(),
-            origin="lower",
-            extent=extent,
-            aspect="auto",
-            interpolation="bilinear",
-            zorder=0,
-        )
-        # Where another gate becomes the largest: pair by pair, since dashes drawn twice look like a
-        # line.
-        largest = self.grid_gates.max(axis=2)
-        for m, h in combinations(range(len(self.names)), 2):
-            pair = self.grid_gates[:, :, [m, h]]
-            lead = np.ma.masked_array(pair[:, :, 0] - pair[:, :, 1], pair.max(axis=2) < largest)
-            drawing.draw_zeros(
-                ax,
-                self.x_grid,
-                self.y_grid,
-                lead,
-                colors="0.35",
-                linewidths=1.0,
-                linestyles="dashed",
-            )
-        if self.grid_decision is not None:
-            drawing.draw_zeros(
-                ax, self.x_grid, self.y_grid, self.grid_decision, colors="black", linewidths=2.0
-            )
-        # Classes in white, black and grey on the colours of the kernels; of many values, all
-        # samples in white.
-        classes = np.unique([] if self.y is None else self.y)
-        fills = ("white", "black", *["0.5"] * len(MARKERS))
-        groups = _class_groups(classes if len(classes) <= len(MARKERS) else (), self.y, fills)
-        drawing.draw_samples(ax, self.X, groups, self.support)
-        ax.set(xlim=extent[:2], ylim=extent[2:], xlabel="$x_1$", ylabel="$x_2$")
-
-    def _mixed(self) -> Array:
-        """The kernels' colours mixed by the gates, lightened so that samples stand out."""
-        from matplotlib.colors import to_rgb
-
-        colours = np.array([to_rgb(colour(m)) for m in range(len(self.names))])
-        share = np.abs(self.grid_gates)
-        total = share.sum(axis=2, keepdims=True)
-        mixed = (share @ colours) / np.maximum(total, 1e-300)
-        strength = 0.55 * np.clip(total, 0.0, 1.0)
-        return np.asarray(1.0 - strength * (1.0 - mixed))
-
-    def _draw_bars(self, ax: AxesOrNone) -> None:
-        order = np.argsort(self.gates.argmax(axis=1), kind="stable")
-        if self.y is not None:
-            order = order[np.argsort(self.y[order], kind="stable")]
-        order = _even_selection(order, 150)
-        bottom = np.zeros(len(order))
-        for m in range(len(self.names)):
-            heights = self.gates[order, m]
-            ax.bar(
-                np.arange(len(order)),
-                heights,
-                bottom=bottom,
-                width=1.0,
-                color=colour(m),
-                linewidth=0,
-            )
-            bottom += heights
-        if self.y is not None and len(np.unique(self.y)) <= 20:
-            values, first, counts = np.unique(self.y[order], return_index=True, return_counts=True)
-            for edge in first[first > 0]:
-                ax.axvline(edge - 0.5, color="black", linewidth=1.0)
-            ax.set_xticks(first + counts / 2 - 0.5, [f"class {value}" for value in values])
-            ax.tick_params(axis="x", length=0)
-        else:
-            ax.set_xlabel("samples" if self.y is None else "samples, by target")
-        ax.set(xlim=(-0.5, len(order) - 0.5), ylabel="gate")
-        ax.margins(y=0)
-
-
-def _of_output(values: Array, output: int, ndim: int) -> Array:
-    """Return the values of one output, where an axis more than those of a single one is that of
-    several."""
-    return values[..., output] if values.ndim > ndim else values
-
-
-def _even_selection(order: NDArray[np.intp], most: int) -> NDArray[np.intp]:
-    """At most so many of the samples, spread evenly over their order."""
-    return order if len(order) <= most else order[np.linspace(0, len(order) - 1, most).astype(int)]
-
-
-# The kernel of one sample -------------------------------------------------------------------------
-
-
-def _gates(estimator: Estimator, X: MatrixLike, output: int) -> Array:
-    """Return the gates of samples for one output, or raise if the estimator has none."""
-    check_is_fitted(estimator)
-    if not hasattr(estimator, "gate"):
-        raise TypeError(
-            f"estimator={type(estimator).__name__} has no gates: give a localized estimator."
-        )
-    return _of_output(np.asarray(estimator.gate(X)), output, 2)
-
-
-@dataclass
-class LocalKernelDisplay(Display):
-    """The combined kernel matrix, samples ordered by class, then by the kernel with the largest
-    gate.
-
-    Samples in different regions have a combined kernel near zero, so blocks appear as gates become
-    crisp.
-
-    Make it by :meth:`from_estimator`.
-
-    Parameters
-    ----------
-    K : ndarray of shape (n, n)
-        The combined kernel, ordered.
-    groups : list of (str, int)
-        Names and sizes of the classes, in order.
-
-    Attributes
-    ----------
-    ax_, figure_, image_
-        Where it was drawn.
-
-    Examples
-    --------
-    >>> from kernelmosaic import LocalizedMKLClassifier, plots
-    >>> from kernelmosaic.datasets import make_gaussians
-    >>> from kernelmosaic.kernels import Linear
-    >>> X, y = make_gaussians(n_samples=80, random_state=0)
-    >>> model = LocalizedMKLClassifier([Linear(), Linear()], random_state=0).fit(X, y)
-    >>> display = plots.LocalKernelDisplay.from_estimator(model, X, y)
-    >>> display.figure_.savefig("kernel.png")
-    """
-
-    K: Array
-    groups: list[tuple[str, int]]
-
-    @classmethod
-    def from_estimator(
-        cls,
-        estimator: Estimator,
-        X: MatrixLike,
-        y: TargetLike = None,
-        *,
-        output: int = 0,
-        max_samples: int = 1000,
-        ax: AxesOrNone = None,
-    ) -> Self:
-        """Draw the combined kernel of a fitted localized estimator.
-
-        Parameters
-        ----------
-        estimator : localized estimator
-            Fitted.
-        X : array-like of shape (n, n_features)
-            Samples.
-        y : array-like of shape (n,), optional
-            Their classes.
-        output : int, default=0
-            Whose kernel, with more than two classes.
-        max_samples : int, default=1000
-            Of more samples an even selection is shown.
-        ax : matplotlib Axes, optional
-            Where to draw; a new figure by default.
-        """
-        check_row_names(X, y=y)
-        X = np.asarray(X)
-        labels = np.zeros(len(X), dtype=int) if y is None else np.asarray(y)
-        gates = _gates(estimator, X, output)
-        # Within a region by the decision, so that similar samples are neighbours.
-        decision = _of_output(
-            getattr(estimator, "decision_function", estimator.predict)(X), output, 1
-        )
-        order = np.lexsort(
-            (decision, gates.argmax(axis=1), np.unique(labels, return_inverse=True)[1])
-        )
-        order = _even_selection(order, max_samples)
-        K = estimator.kernel_matrix(X[order])
-        K = K[output] if K.ndim == 3 else K
-        values, counts = np.unique(labels[order], return_counts=True)
-        names = ["samples"] if y is None else [f"class {value}" for value in values]
-        return cls(K, list(zip(names, map(int, counts), strict=True))).plot(ax=ax)
-
-    def plot(self, ax: AxesOrNone = None, *, cmap: str = "RdBu_r") -> Self:
-        """Draw, on the given axes or in a new figure.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, optional
-            Where to draw.
-        cmap : str, default="RdBu_r"
-            A diverging map: white is zero, where two samples have nothing in common.
-        """
-        ax = self._use_axes(ax, (6.0, 5.2))
-        # Without the few largest entries, which would leave one colour for all others.
-        largest = float(np.quantile(np.abs(self.K), 0.98)) or 1.0
-        style = {
-            "cmap": cmap,
-            "vmin": -largest,
-            "vmax": largest,
-            "interpolation": "nearest",
-            "aspect": "equal",
-        }
-        self.image_ = drawing.draw_map(self, self.K, "combined kernel", "both", **style)
-        edges = np.cumsum([0, *(size for _, size in self.groups)])
-        for edge in edges[1:-1]:
-            ax.axhline(edge - 0.5, color="black", linewidth=0.8)
-            ax.axvline(edge - 0.5, color="black", linewidth=0.8)
-        centres = (edges[:-1] + edges[1:]) / 2 - 0.5
-        names = [name for name, _ in self.groups]
-        ax.set_xticks(centres, names)
-        ax.set_yticks(centres, names, rotation=90, va="center")
-        ax.tick_params(length=0)
-        return self

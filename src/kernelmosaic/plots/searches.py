@@ -1,5 +1,5 @@
-"""What searches and solvers went through: scores and weights along C, the surface over penalties,
-the iterations."""
+"""Displays of searches and solvers: scores and weights along C, the surface over penalties, the
+iterations of a fit."""
 
 from __future__ import annotations
 
@@ -18,29 +18,37 @@ from kernelmosaic.engine.pipelines import last_step
 from kernelmosaic.plots import drawing
 from kernelmosaic.plots.drawing import PALETTE, Display, colour, fitted_model, line_style
 
+#: Names up to which a legend is inside the axes; chosen by hand.
+_FEW_NAMES = 5
+#: Iterations of a line that are marked, about: more markers would hide the line; chosen by hand.
+_MARKED_ITERATIONS = 20
+#: The smallest gap that is drawn: a logarithm has no zero.
+_SMALLEST_GAP = 1e-16
+
 
 def _search_of(estimator: Estimator, display: str) -> Estimator:
-    """Return the search along C in a fitted pipeline, or what stands in its place; raise if there
-    is none."""
-    model, shown = last_step(estimator), "MKLClassifierCV, MKLRegressorCV and PathSearchCV"
-    return model if hasattr(model, "Cs_") else fitted_model(model, "Cs_", display, shown)
+    """Return the search along C in an estimator or pipeline, or raise if there is none."""
+    model = last_step(estimator)
+    if hasattr(model, "Cs_"):
+        return model
+    drawable = "MKLClassifierCV, MKLRegressorCV and PathSearchCV"
+    return fitted_model(model, "Cs_", display, drawable)
 
 
 @dataclass
 class ValidationPathDisplay(Display):
-    """Mean score of the folds along C, one line per norm, with the spread between folds and the
-    choice.
+    """Mean score of the folds along C, one line per norm, and the choice.
 
-    Make it by :meth:`from_estimator`.
+    The standard error of the mean is shaded. Make it by :meth:`from_estimator`.
 
     Parameters
     ----------
     Cs : ndarray of shape (Cs,)
-        The values tried.
+        The values of C.
     scores : dict from norm to ndarray of shape (folds, Cs)
         The scores.
     chosen : tuple
-        The norm and the C chosen.
+        The chosen norm and C.
     parameter : str, default="C"
         Label of the values.
 
@@ -68,7 +76,7 @@ class ValidationPathDisplay(Display):
 
     @classmethod
     def from_estimator(cls, estimator: Estimator, *, ax: AxesOrNone = None, **style: Any) -> Self:
-        """Draw what a fitted search along C tried.
+        """Draw the scores of a fitted search along C.
 
         Parameters
         ----------
@@ -86,35 +94,24 @@ class ValidationPathDisplay(Display):
         model = _search_of(estimator, cls.__name__)
         norm = getattr(model, "norm_", None)
         scores = getattr(model, "scores_by_norm_", {norm: model.scores_})
-        return cls(model.Cs_, scores, (norm, model.C_), getattr(model, "parameter_", "C")).plot(
-            ax=ax, **style
-        )
+        display = cls(model.Cs_, scores, (norm, model.C_), getattr(model, "parameter_", "C"))
+        return display.plot(ax=ax, **style)
 
     def plot(self, ax: AxesOrNone = None, **style: Any) -> Self:
         """Draw, on the given axes or in a new figure; see :meth:`from_estimator`."""
-        ax, self.lines_ = self._use_axes(ax), {}
+        ax = self._use_axes(ax)
+        self.lines_ = {}
         for i, (norm, scores) in enumerate(self.scores.items()):
             mean = scores.mean(axis=0)
             error = scores.std(axis=0) / np.sqrt(len(scores))
-            label = (
-                None
-                if norm is None
-                else {"uniform": "equal weights", "loo": "loo"}.get(norm, f"norm {norm}")
-            )
-            (self.lines_[norm],) = ax.plot(
-                self.Cs, mean, **{**line_style(i), "label": label, **style}
-            )
-            ax.fill_between(
-                self.Cs,
-                mean - error,
-                mean + error,
-                color=self.lines_[norm].get_color(),
-                alpha=0.12,
-                lw=0,
-            )
+            options = line_style(i) | {"label": _norm_label(norm)} | style
+            (line,) = ax.plot(self.Cs, mean, **options)
+            self.lines_[norm] = line
+            shade = {"color": line.get_color(), "alpha": 0.12, "lw": 0}
+            ax.fill_between(self.Cs, mean - error, mean + error, **shade)
         norm, C = self.chosen
-        best = self.scores[norm].mean(axis=0)[np.argmin(np.abs(self.Cs - C))]
-        ax.plot([C], [best], "o", color=self.lines_[norm].get_color(), label="chosen")
+        score = self.scores[norm].mean(axis=0)[np.argmin(np.abs(self.Cs - C))]
+        ax.plot([C], [score], "o", color=self.lines_[norm].get_color(), label="chosen")
         ax.set(
             xscale="log",
             xlabel=self.parameter,
@@ -123,6 +120,13 @@ class ValidationPathDisplay(Display):
         drawing.name_few_values(ax, self.Cs)
         ax.legend(frameon=False)
         return self
+
+
+def _norm_label(norm: Any) -> str | None:
+    """Return the label of a norm in a legend; None has none."""
+    if norm is None:
+        return None
+    return {"uniform": "equal weights", "loo": "loo"}.get(norm, f"norm {norm}")
 
 
 @dataclass
@@ -136,13 +140,13 @@ class WeightsPathDisplay(Display):
     Parameters
     ----------
     Cs : ndarray of shape (Cs,)
-        The values tried.
+        The values of C.
     weights : ndarray of shape (Cs, P)
         The weights.
     names : list of str
-        Of the kernels.
+        The names of the kernels.
     chosen : float
-        The C chosen.
+        The chosen C.
     parameter : str, default="C"
         Label of the values.
     beside : dict from norm to ndarray of shape (Cs, P), optional
@@ -155,9 +159,9 @@ class WeightsPathDisplay(Display):
     lines_ : list of Line2D
         One per kernel, in the order of `shown_`.
     beside_ : dict from norm to list of Line2D
-        The same of the norms that were not chosen.
+        The lines of the norms that were not chosen, in the same order.
     shown_ : ndarray of int
-        Which kernels are shown.
+        The numbers of the kernels that are drawn.
 
     Examples
     --------
@@ -187,17 +191,18 @@ class WeightsPathDisplay(Display):
         ax: AxesOrNone = None,
         **style: Any,
     ) -> Self:
-        """Draw the weights that a fitted search found along its path.
+        """Draw the weights that a fitted search has learned along its path.
 
         Parameters
         ----------
         estimator : estimator
             Fitted; a CV estimator, a PathSearchCV, or a pipeline that ends in one.
         norm : norm, optional
-            Whose weights to draw, one of the norms that the search has tried; by default those of
-            the norm chosen, with the learned ones beside them where these are equal weights.
+            The norm whose weights to draw, one that the search has tried; by default the chosen
+            norm, with the learned weights beside them where these are equal weights.
         of_class : label, optional
-            Where every class has weights of its own, whose to draw; by default their mean.
+            The class whose weights to draw, where every class has its own; by default the mean of
+            the classes.
         max_kernels : int, default=12
             Of more kernels, those of largest weight anywhere on the path are drawn.
         ax : matplotlib Axes, optional
@@ -218,78 +223,107 @@ class WeightsPathDisplay(Display):
                 f"norm={norm!r}: the search has tried {list(paths)}; give one of these."
             )
         weights = np.asarray(paths[drawn_norm])
-        known = list(getattr(model, "classes_", [])) if weights.ndim == 3 else []
-        if of_class is not None and of_class not in known:
+        classes = list(getattr(model, "classes_", [])) if weights.ndim == 3 else []
+        if of_class is not None and of_class not in classes:
             raise ValueError(
-                f"of_class={of_class!r}: weights are shared, or the classes are {known}."
+                f"of_class={of_class!r}: weights are shared, or the classes are {classes}."
             )
-
-        def of_kernels(path: Array) -> Array:
-            if path.ndim == 2:
-                return path
-            if of_class is not None:
-                return path[:, known.index(of_class)]
-            # Values that were not tried have no mean.
-            with warnings.catch_warnings(action="ignore", category=RuntimeWarning):
-                return np.asarray(np.nanmean(path, axis=1))
-
+        class_number = None if of_class is None else classes.index(of_class)
         beside = {}
         if norm is None and chosen_norm == "uniform":
-            beside = {
-                other: of_kernels(path) for other, path in paths.items() if other != "uniform"
-            }
-        names = list(fitted_model(model).kernel_names_)
+            for learned_norm, path in paths.items():
+                if learned_norm != "uniform":
+                    beside[learned_norm] = _weights_of_kernels(path, class_number)
         display = cls(
-            model.Cs_,
-            of_kernels(weights),
-            names,
-            model.C_,
-            getattr(model, "parameter_", "C"),
-            beside,
+            Cs=model.Cs_,
+            weights=_weights_of_kernels(weights, class_number),
+            names=list(fitted_model(model).kernel_names_),
+            chosen=model.C_,
+            parameter=getattr(model, "parameter_", "C"),
+            beside=beside,
         )
         return display.plot(ax=ax, max_kernels=max_kernels, **style)
 
     def plot(self, ax: AxesOrNone = None, *, max_kernels: int = 12, **style: Any) -> Self:
         """Draw, on the given axes or in a new figure; see :meth:`from_estimator`."""
-        ax, others = self._use_axes(ax), self.beside or {}
-        # Beside equal weights, norms differ in dashes and kernels in colour alone.
-        most = min(max_kernels, len(PALETTE)) if others else max_kernels
-        largest = np.nanmax(np.concatenate([self.weights, *others.values()]), axis=0)
-        self.shown_ = np.sort(np.argsort(-largest, kind="stable")[:most])
+        ax = self._use_axes(ax)
+        beside = self.beside or {}
 
-        def draw(weights: Array, looks: Iterable[Settings]) -> list[Any]:
-            pairs = zip(self.shown_, looks, strict=False)
-            return [ax.plot(self.Cs, weights[:, m], **{**look, **style})[0] for m, look in pairs]
-
+        # 1. The kernels to draw. Beside equal weights, dashes distinguish norms, and only the
+        # colour distinguishes kernels: there are no more kernels than colours then.
+        n_drawn = min(max_kernels, len(PALETTE)) if beside else max_kernels
+        largest = np.nanmax(np.concatenate([self.weights, *beside.values()]), axis=0)
+        self.shown_ = np.sort(np.argsort(-largest, kind="stable")[:n_drawn])
         names = [self.names[m] for m in self.shown_]
-        grey = {"color": "0.5", "linestyle": "dotted"}
-        equal = chain([grey | {"label": "equal weights, chosen"}], repeat(grey))
-        own = [line_style(i) | {"label": name} for i, name in enumerate(names)]
-        self.lines_ = draw(self.weights, equal if others else own)
+
+        def draw(weights: Array, line_options: Iterable[Settings]) -> list[Any]:
+            """Draw the weights of the kernels along C, and return one line per kernel."""
+            lines = []
+            for m, options in zip(self.shown_, line_options, strict=False):
+                (line,) = ax.plot(self.Cs, weights[:, m], **options | style)
+                lines.append(line)
+            return lines
+
+        # 2. The chosen weights: grey if they are equal and others are drawn beside them.
+        if beside:
+            grey = {"color": "0.5", "linestyle": "dotted"}
+            first = grey | {"label": "equal weights, chosen"}
+            self.lines_ = draw(self.weights, chain([first], repeat(grey)))
+        else:
+            coloured = [line_style(i) | {"label": name} for i, name in enumerate(names)]
+            self.lines_ = draw(self.weights, coloured)
+
+        # 3. The weights beside them. The kernels are named once, at the first norm.
         self.beside_: dict[Any, list[Any]] = {}
-        for dashes, (norm, weights) in zip(
-            cycle(("solid", "dashed", "dashdot")), others.items(), strict=False
-        ):
+        dashes = cycle(("solid", "dashed", "dashdot"))
+        for linestyle, (norm, weights) in zip(dashes, beside.items(), strict=False):
             labels = [None] * len(names) if self.beside_ else names
-            looks = [
-                {"color": colour(i), "linestyle": dashes, "label": one}
-                for i, one in enumerate(labels)
+            line_options = [
+                {"color": colour(i), "linestyle": linestyle, "label": label}
+                for i, label in enumerate(labels)
             ]
-            self.beside_[norm] = draw(weights, looks)
-            ax.plot([], [], color="0.5", linestyle=dashes, label=f"learned, norm {norm}")
+            self.beside_[norm] = draw(weights, line_options)
+            ax.plot([], [], color="0.5", linestyle=linestyle, label=f"learned, norm {norm}")
+
+        # 4. The chosen C, and the axes.
         ax.axvline(self.chosen, color="0.6", lw=1, zorder=0)
-        place = ((self.chosen, 1), (3, -3), ("data", "axes fraction"), "offset points")
-        ax.annotate("chosen", *place, va="top", fontsize=8)
+        ax.annotate(
+            "chosen",
+            xy=(self.chosen, 1),
+            xytext=(3, -3),
+            xycoords=("data", "axes fraction"),
+            textcoords="offset points",
+            va="top",
+            fontsize=8,
+        )
         ax.set(
             xscale="log", xlabel=self.parameter, ylabel="weight, mean of the folds", ylim=(0, None)
         )
         drawing.name_few_values(ax, self.Cs)
         drawing.title_left_out(ax, len(self.shown_), len(self.names))
-        outside: Settings = (
-            {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)} if len(names) > 5 else {}
-        )
-        ax.legend(frameon=False, fontsize=8, **outside)
+        legend: Settings = {"frameon": False, "fontsize": 8}
+        if len(names) > _FEW_NAMES:
+            legend |= {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)}
+        ax.legend(**legend)
         return self
+
+
+def _weights_of_kernels(path: Array, class_number: int | None) -> Array:
+    """Return weights along C of shape (Cs, P): of one class, or the mean of all.
+
+    Parameters
+    ----------
+    path : ndarray of shape (Cs, P) or (Cs, classes, P)
+    class_number : int or None
+        None means the mean of the classes.
+    """
+    if path.ndim == 2:
+        return path
+    if class_number is not None:
+        return path[:, class_number]
+    # NumPy warns of values of C that were not tried: their mean is NaN.
+    with warnings.catch_warnings(action="ignore", category=RuntimeWarning):
+        return np.asarray(np.nanmean(path, axis=1))
 
 
 @dataclass
@@ -305,9 +339,9 @@ class ResponseSurfaceDisplay(Display):
     response : ndarray of shape (n_grid, n_grid)
         The fitted surface, rows along `y`.
     points : ndarray of shape (n_points, 2)
-        What was evaluated, failures left out, on the factors' own scale; the centre first.
+        The evaluated points, on the factors' own scale; the centre first, failures left out.
     n_initial : int
-        How many of the points are the design.
+        The number of points of the design, which come first.
     best : ndarray of shape (2,)
         The best validated point.
     labels : tuple of str
@@ -356,8 +390,8 @@ class ResponseSurfaceDisplay(Display):
         search : ResponseSurfaceSearchCV
             Fitted.
         factors : pair of int or str, optional
-            Which two of ``search.design_.labels`` to show; needed with more than two. The others
-            stay at the best.
+            Two of ``search.design_.labels`` or their numbers; needed with more than two factors.
+            The others stay at the best point.
         grid_resolution : int, default=101
             Points of the grid along each axis.
         ax : matplotlib Axes, optional
@@ -374,31 +408,41 @@ class ResponseSurfaceDisplay(Display):
             )
         check_is_fitted(search, "surface_")
         design = search.design_
-        pair = _pair(factors, list(design.labels))
-        ok = np.isfinite(design.responses)
-        ok[0] = True  # the centre is shown even if its fit failed
+        pair = _pair_of_factors(factors, list(design.labels))
+        is_drawn = np.isfinite(design.responses)
+        is_drawn[0] = True  # the centre is drawn even if its fit failed
         best = design.points[np.nanargmin(design.responses)]
-        # The box that was searched; the design is centred at its first point.
-        bounds = np.broadcast_to(
-            np.asarray(search.bounds, dtype=np.float64), (design.points.shape[1], 2)
-        )
+
+        # 1. A grid over the box that was searched, around the first point of the design.
+        n_factors = design.points.shape[1]
+        bounds = np.broadcast_to(np.asarray(search.bounds, dtype=np.float64), (n_factors, 2))
         lower, upper = design.points[0] + bounds.T
         x, y = (np.linspace(lower[k], upper[k], grid_resolution) for k in pair)
         Z = np.tile(best, (grid_resolution**2, 1))
         Z[:, pair] = np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2)
-        # One minus the accuracy is an error; of any other score only the sign is turned.
-        is_accuracy = search.scoring == "accuracy" or (
-            search.scoring is None and is_classifier(search.estimator)
+
+        # 2. The surface predicts minus the score: of an accuracy the error is one more than that.
+        surface = search.surface_.predict(Z).reshape(grid_resolution, grid_resolution)
+        is_default_accuracy = search.scoring is None and is_classifier(search.estimator)
+        if search.scoring == "accuracy" or is_default_accuracy:
+            response = 1.0 + surface
+            response_name = "fitted validation error"
+        else:
+            response = 0.0 + surface
+            response_name = "minus the fitted score"
+
+        # The factors of the design are logarithms.
+        display = cls(
+            x=10.0**x,
+            y=10.0**y,
+            response=response,
+            points=10.0 ** design.points[is_drawn][:, pair],
+            n_initial=int(is_drawn[: design.n_initial].sum()),
+            best=10.0 ** best[pair],
+            labels=(design.labels[pair[0]], design.labels[pair[1]]),
+            response_name=response_name,
         )
-        offset, name = (
-            (1.0, "fitted validation error") if is_accuracy else (0.0, "minus the fitted score")
-        )
-        response = offset + search.surface_.predict(Z).reshape(grid_resolution, grid_resolution)
-        points, n_initial = design.points[ok][:, pair], int(ok[: design.n_initial].sum())
-        labels = (design.labels[pair[0]], design.labels[pair[1]])
-        return cls(
-            10.0**x, 10.0**y, response, 10.0**points, n_initial, 10.0 ** best[pair], labels, name
-        ).plot(ax=ax)
+        return display.plot(ax=ax)
 
     # The name that all displays have.
     from_estimator = from_search
@@ -424,9 +468,10 @@ class ResponseSurfaceDisplay(Display):
         from matplotlib.colors import BoundaryNorm
         from matplotlib.ticker import LogLocator, NullFormatter
 
-        low, high = float(self.response.min()), float(self.response.max())
-        # Contours of a quadratic at equal distances, which resolve the neighbourhood of the
-        # optimum.
+        low = float(self.response.min())
+        high = float(self.response.max())
+        # With these levels the contours of a quadratic are at equal distances, which resolves the
+        # neighbourhood of the optimum.
         values = low + max(high - low, 1e-9) * np.linspace(0, 1, levels + 1) ** 2
         style = {"cmap": colormaps[cmap].resampled(levels), "norm": BoundaryNorm(values, levels)}
         self.contours_ = ax.contourf(self.x, self.y, self.response, levels=values, **style)
@@ -447,19 +492,21 @@ class ResponseSurfaceDisplay(Display):
             xlabel=_mathematical(self.labels[0]),
             ylabel=_mathematical(self.labels[1]),
         )
-        # Labels 0.1, 0.2, 0.5, 1, … instead of powers of ten: a penalty is read as a number.
+        # Labels 0.1, 0.2, 0.5, 1, … instead of powers of ten: users write penalties as numbers.
         for axis in (ax.xaxis, ax.yaxis):
             axis.set_major_locator(LogLocator(base=10.0, subs=(1.0, 2.0, 5.0)))
             axis.set_major_formatter("{x:g}")
             axis.set_minor_formatter(NullFormatter())
         ax.margins(0)
-        tight = {"ncols": 4, "frameon": False, "handletextpad": 0.2, "columnspacing": 1.2}
-        ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.13), **tight)
+        legend = {"ncols": 4, "frameon": False, "handletextpad": 0.2, "columnspacing": 1.2}
+        ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.13), **legend)
         return self
 
     def _draw_points(self, ax: AxesOrNone) -> None:
+        """Draw the centre, the design, later points and the best point."""
         ring = {"s": 42, "linewidths": 1.2, "edgecolors": "black", "clip_on": False}
-        design, later = self.points[1 : self.n_initial], self.points[self.n_initial :]
+        design = self.points[1 : self.n_initial]
+        later = self.points[self.n_initial :]
         ax.scatter(*self.points[:1].T, facecolors="black", label="centre", zorder=3.5, **ring)
         ax.scatter(*design.T, facecolors="white", label="design", zorder=3, **ring)
         if len(later):
@@ -468,30 +515,32 @@ class ResponseSurfaceDisplay(Display):
         ax.scatter(*self.best, facecolors=colour(4), marker="*", label="best", zorder=4, **star)
 
 
-def _pair(factors: Any, labels: list[str]) -> list[int]:
-    """The columns of the two factors to show."""
+def _pair_of_factors(factors: Any, labels: list[str]) -> list[int]:
+    """Return the numbers of the two factors to draw, which are given by numbers or labels."""
     if factors is None and len(labels) != 2:
         raise ValueError(
             f"the search has {len(labels)} factors: choose two by factors=, among"
             f" {', '.join(labels)}."
         )
-    chosen = [
-        labels.index(f) if f in labels else f for f in ((0, 1) if factors is None else factors)
-    ]
-    if (
-        len(chosen) != 2
-        or chosen[0] == chosen[1]
-        or any(f not in range(len(labels)) for f in chosen)
-    ):
+    pair = (0, 1) if factors is None else factors
+    numbers = []
+    for factor in pair:
+        number = labels.index(factor) if factor in labels else factor
+        numbers.append(number)
+    are_two = len(numbers) == 2 and numbers[0] != numbers[1]
+    if not are_two or any(number not in range(len(labels)) for number in numbers):
         raise ValueError(
             f"factors={factors!r}: give two different ones of {', '.join(labels)}, or their"
             " numbers."
         )
-    return chosen
+    return numbers
 
 
 def _mathematical(label: str) -> str:
-    """``d[gaussian]`` as d with a subscript; other names as they are."""
+    """Return ``d[gaussian]`` as d with a subscript, in matplotlib's notation of formulas.
+
+    η is treated likewise; other labels are returned as they are.
+    """
     letter, bracket, name = label.removesuffix("]").partition("[")
     if not bracket or not label.endswith("]") or letter not in ("d", "η"):
         return label
@@ -505,14 +554,14 @@ def _mathematical(label: str) -> str:
 
 @dataclass(frozen=True)
 class Course:
-    """One line: the iterations of one problem.
+    """The iterations of one problem, which are one line.
 
     Attributes
     ----------
     label : str
-        Whose: a class, a start; empty if there is one problem only.
+        The class or the start of the problem; empty if there is one problem only.
     iterations, objectives, gaps : ndarray of shape (n_iterations,)
-        Of the history.
+        The entries of the history.
     """
 
     label: str
@@ -523,11 +572,11 @@ class Course:
 
 @dataclass
 class ConvergenceDisplay(Display):
-    """Objective (above) and relative duality gap (below, on a log axis) of every iteration; one
-    line per class.
+    """Objective and relative duality gap of every iteration, one line per class.
 
-    Make it by :meth:`from_estimator`. Of a ridge estimator, which has no gap, there is one picture:
-    the criterion at every evaluation as dots, and the lowest so far as a line.
+    The objective is above, the gap below on a logarithmic axis. Make it by :meth:`from_estimator`.
+    Of a ridge estimator, which has no gap, there is one picture: the criterion at every evaluation
+    as dots, and the lowest so far as a line.
 
     Parameters
     ----------
@@ -541,11 +590,11 @@ class ConvergenceDisplay(Display):
     Attributes
     ----------
     axes_ : ndarray of Axes, shape (2,), or (1,) without gaps
-        Of the objective and of the gap.
+        The axes of the objective and of the gap.
     ax_, figure_
         The last of the axes, and the figure.
     objective_lines_, gap_lines_ : list of Line2D
-        One a course.
+        One line per course.
 
     Examples
     --------
@@ -580,63 +629,61 @@ class ConvergenceDisplay(Display):
         model = fitted_model(estimator, "history_", cls.__name__)
         if not model.history_:
             raise ValueError(f"{type(model).__name__} has an empty history_: nothing was iterated.")
-        gated = hasattr(model, "gate")
-        # Under gates the gap is the machine's; the tolerance is that of the gates.
-        name = "gap of the machine" if gated else "relative duality gap"
-        name = "relative rise of the bound" if hasattr(model, "elbo_") else name
-        tol = None if gated else float(model.tol)
-        return cls(_courses(model.history_, getattr(model, "classes_", None)), tol, name).plot(
-            ax=ax, **style
-        )
+        has_gates = hasattr(model, "gate")
+        if hasattr(model, "elbo_"):
+            gap_name = "relative rise of the bound"
+        else:
+            gap_name = "gap of the machine" if has_gates else "relative duality gap"
+        # With gates the gap is that of the machine, and the tolerance that of the gates.
+        tol = None if has_gates else float(model.tol)
+        courses = _courses(model.history_, getattr(model, "classes_", None))
+        return cls(courses, tol, gap_name).plot(ax=ax, **style)
 
     def plot(self, ax: AxesOrNone = None, **style: Any) -> Self:
         """Draw, on the given axes or in a new figure; see :meth:`from_estimator`."""
         if all(np.isnan(course.gaps).all() for course in self.courses):
             return self._plot_values(ax, style)
-        self.axes_ = _two_axes(ax, legend=len(self.courses) > 1)
+        has_legend = len(self.courses) > 1
+        self.axes_ = _two_axes(ax, has_legend)
         from matplotlib.ticker import MaxNLocator, NullFormatter
 
         above, below = self.axes_
-        self.ax_, self.figure_ = below, below.figure
-        self.objective_lines_, self.gap_lines_ = [], []
+        self.ax_ = below
+        self.figure_ = below.figure
+        self.objective_lines_ = []
+        self.gap_lines_ = []
         for k, course in enumerate(self.courses):
-            # One marker per iteration reads well up to a few dozen; then some are enough.
-            every = max(1, len(course.iterations) // 20)
-            marks = {"marker": drawing.MARKERS[k % 5], "markersize": 4.0, "markevery": every}
-            drawn = line_style(k) | marks | {"linewidth": 1.4} | style
-            self.objective_lines_ += above.plot(
-                course.iterations, course.objectives, label=course.label, **drawn
-            )
-            # A logarithm has no zero.
-            gaps = np.where(np.isfinite(course.gaps), np.maximum(course.gaps, 1e-16), np.nan)
-            self.gap_lines_ += below.plot(course.iterations, gaps, **drawn)
-        if self.tol is not None:
-            below.axhline(self.tol, color="0.35", linestyle="dotted", linewidth=1.2, zorder=1)
-            # On the left: the lines come down to it on the right.
-            place = {
-                "xycoords": ("axes fraction", "data"),
-                "textcoords": "offset points",
-                "ha": "left",
+            options = line_style(k) | {
+                "marker": drawing.MARKERS[k % 5],
+                "markersize": 4.0,
+                "markevery": max(1, len(course.iterations) // _MARKED_ITERATIONS),
+                "linewidth": 1.4,
             }
-            below.annotate(
-                f"tol = {self.tol:g}", (0.0, self.tol), (3, 3), fontsize=8, color="0.25", **place
+            options |= style
+            self.objective_lines_ += above.plot(
+                course.iterations, course.objectives, label=course.label, **options
             )
+            positive_gaps = np.maximum(course.gaps, _SMALLEST_GAP)
+            gaps = np.where(np.isfinite(course.gaps), positive_gaps, np.nan)
+            self.gap_lines_ += below.plot(course.iterations, gaps, **options)
+        if self.tol is not None:
+            self._draw_tolerance(below)
         above.set_ylabel("objective")
         above.ticklabel_format(axis="y", useOffset=False)
         below.set(ylabel=self.gap_name, xlabel="iteration", yscale="log")
-        # The axis ends at powers of ten, so that there are at least two to read it by.
+        # The axis ends at powers of ten, so that it has at least two labels.
         low, high = below.dataLim.intervaly
         if np.isfinite([low, high]).all() and 0 < low <= high:
-            below.set_ylim(
-                10.0 ** np.floor(np.log10(0.9 * low)), 10.0 ** np.ceil(np.log10(1.1 * high))
-            )
+            lower_end = 10.0 ** np.floor(np.log10(0.9 * low))
+            upper_end = 10.0 ** np.ceil(np.log10(1.1 * high))
+            below.set_ylim(lower_end, upper_end)
         below.yaxis.set_minor_formatter(NullFormatter())
         above.sharex(below)
         above.tick_params(labelbottom=False)
         below.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
         drawing.open_frame(above)
         drawing.open_frame(below)
-        if len(self.courses) > 1:
+        if has_legend:
             above.legend(
                 loc="upper left",
                 bbox_to_anchor=(1.01, 1.0),
@@ -646,25 +693,44 @@ class ConvergenceDisplay(Display):
             )
         return self
 
+    def _draw_tolerance(self, ax: AxesOrNone) -> None:
+        """Draw the tolerance as a dotted line.
+
+        Its label is on the left: the lines of the gaps come down to the tolerance on the right.
+        """
+        ax.axhline(self.tol, color="0.35", linestyle="dotted", linewidth=1.2, zorder=1)
+        ax.annotate(
+            f"tol = {self.tol:g}",
+            xy=(0.0, self.tol),
+            xytext=(3, 3),
+            xycoords=("axes fraction", "data"),
+            textcoords="offset points",
+            ha="left",
+            fontsize=8,
+            color="0.25",
+        )
+
     def _plot_values(self, ax: AxesOrNone, style: Settings) -> Self:
-        """Draw the values of a search, which may rise between two that are lower than all
-        before."""
+        """Draw the values of a search as dots, and the lowest value so far as a line.
+
+        The values may rise from one evaluation to the next.
+        """
         from matplotlib.ticker import MaxNLocator
 
         ax = self._use_axes(ax, (6.0, 3.2))
-        self.axes_, self.objective_lines_, self.gap_lines_ = np.array([ax]), [], []
+        self.axes_ = np.array([ax])
+        self.objective_lines_ = []
+        self.gap_lines_ = []
         for k, course in enumerate(self.courses):
             lowest = np.minimum.accumulate(course.objectives)
-            drawn = line_style(k) | {"linewidth": 1.4, "label": "lowest so far"} | style
-            self.objective_lines_ += ax.plot(course.iterations, lowest, **drawn)
+            options = line_style(k) | {"linewidth": 1.4, "label": "lowest so far"} | style
+            self.objective_lines_ += ax.plot(course.iterations, lowest, **options)
             dots = {"markersize": 3.5, "color": "0.55", "zorder": 1, "label": "evaluation"}
             ax.plot(course.iterations, course.objectives, "o", **dots)
-        # Steps that are too long, and other starts, may be far above: what is not below the first
-        # is left out.
-        low, high = (
-            min(course.objectives.min() for course in self.courses),
-            self.courses[0].objectives[0],
-        )
+        # The axis ends above the first value: steps that are too long, and other starts, may be far
+        # above it.
+        low = min(course.objectives.min() for course in self.courses)
+        high = self.courses[0].objectives[0]
         margin = 0.06 * (high - low) or 1.0
         ax.set(xlabel="evaluation", ylabel="criterion", ylim=(low - margin, high + margin))
         ax.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
@@ -675,36 +741,62 @@ class ConvergenceDisplay(Display):
 
 
 def _courses(history: list[Settings], classes: Any) -> list[Course]:
-    """One course per output and, where there are several, per start."""
-    groups: dict[tuple[int, int], list[Settings]] = {}
+    """Return one course per output and start of a history.
+
+    Parameters
+    ----------
+    history : list of dict
+        The `history_` of an estimator.
+    classes : ndarray or None
+        Its classes.
+    """
+    steps_of_problem: dict[tuple[int, int], list[Settings]] = {}
     for step in history:
-        groups.setdefault((step.get("output", 0), step.get("start", 0)), []).append(step)
-    n_outputs, n_starts = (len(set(numbers)) for numbers in zip(*groups, strict=True))
-    named = classes is not None and len(classes) == n_outputs
+        problem = (step.get("output", 0), step.get("start", 0))
+        steps_of_problem.setdefault(problem, []).append(step)
+    n_outputs = len({output for output, _ in steps_of_problem})
+    n_starts = len({start for _, start in steps_of_problem})
+    # With as many outputs as classes, an output is a class; otherwise it has a number only.
+    has_output_per_class = classes is not None and len(classes) == n_outputs
     courses = []
-    for (output, start), steps in sorted(groups.items()):
-        parts = [f"class {classes[output] if named else output}"] if n_outputs > 1 else []
-        parts += [f"start {start}"] if n_starts > 1 else []
-        rows = [
-            [step.get(key, np.nan) for key in ("iteration", "objective", "gap")] for step in steps
-        ]
-        courses.append(Course(", ".join(parts), *np.array(rows, dtype=np.float64).T))
+    for (output, start), steps in sorted(steps_of_problem.items()):
+        labels = []
+        if n_outputs > 1:
+            labels.append(f"class {classes[output] if has_output_per_class else output}")
+        if n_starts > 1:
+            labels.append(f"start {start}")
+        columns = {}
+        for key in ("iteration", "objective", "gap"):
+            columns[key] = np.array([step.get(key, np.nan) for step in steps], dtype=np.float64)
+        course = Course(
+            ", ".join(labels), columns["iteration"], columns["objective"], columns["gap"]
+        )
+        courses.append(course)
     return courses
 
 
-def _two_axes(ax: AxesOrNone, legend: bool) -> Any:
+def _two_axes(ax: AxesOrNone, has_legend: bool) -> Any:
+    """Return two axes, one above the other.
+
+    Parameters
+    ----------
+    ax : Axes, pair of Axes or None
+        One is divided into two, with room for a legend if there is one; None makes a new figure.
+    has_legend : bool
+    """
     if ax is None:
         _, axes = drawing.pyplot().subplots(
             2, 1, figsize=(6.0, 4.6), sharex=True, layout="constrained"
         )
         return axes
-    given = np.ravel(np.asarray(ax, dtype=object))
-    if len(given) == 2:
-        return given
-    if len(given) != 1:
+    axes = np.ravel(np.asarray(ax, dtype=object))
+    if len(axes) == 2:
+        return axes
+    if len(axes) != 1:
         raise ValueError(
-            f"ax holds {len(given)} axes: give one, or two for the objective and the gap."
+            f"ax holds {len(axes)} axes: give one, or two for the objective and the gap."
         )
-    given[0].set_axis_off()
-    width = 0.68 if legend else 1.0
-    return np.array([given[0].inset_axes((0.0, start, width, 0.46)) for start in (0.54, 0.0)])
+    outer = axes[0]
+    outer.set_axis_off()
+    width = 0.68 if has_legend else 1.0
+    return np.array([outer.inset_axes((0.0, start, width, 0.46)) for start in (0.54, 0.0)])

@@ -2,5 +2,5 @@
 kernels.
 
 `learning` compares the views, weighs them and finds components and clusters; `estimator` is
-scikit-learn's interface.
+scikit-learn's interface, `displays` draws similarities, embeddings and eigenvalues.
 """
