@@ -50,25 +50,38 @@ def solve_sample(
     k = gradient.shape[0]
 
     # 1. A bracket of the multiplier.
-    low, high, stiffest = gradient[0], gradient[0], curvature[0]
+    low = gradient[0]
+    high = gradient[0]
+    stiffest = curvature[0]
     for c in range(1, k):
-        low = gradient[c] if gradient[c] < low else low
-        high = gradient[c] if gradient[c] > high else high
-        stiffest = curvature[c] if curvature[c] > stiffest else stiffest
-    width = stiffest * (own_upper if own_upper > C else C)
-    low, high = low - width, high + width
+        if gradient[c] < low:
+            low = gradient[c]
+        if gradient[c] > high:
+            high = gradient[c]
+        if curvature[c] > stiffest:
+            stiffest = curvature[c]
+    largest = own_upper if own_upper > C else C
+    width = stiffest * largest
+    low = low - width
+    high = high + width
 
     # 2. Newton steps from the gradient of the sample's class.
     zeta = gradient[label]
     is_balanced = False
     for _ in range(MULTIPLIER_STEPS):
         # `size` is the sum of |β_c|, `rate` how fast the sum of β falls in ζ.
-        total, size, rate = 0.0, 0.0, 0.0
+        total = 0.0
+        size = 0.0
+        rate = 0.0
         for c in range(k):
             floor, ceiling = (0.0, own_upper) if c == label else (-C, 0.0)
             value = (gradient[c] - zeta) / curvature[c]
-            rate += 1.0 / curvature[c] if floor < value < ceiling else 0.0
-            value = floor if value <= floor else ceiling if value >= ceiling else value
+            if floor < value < ceiling:
+                rate += 1.0 / curvature[c]
+            if value <= floor:
+                value = floor
+            elif value >= ceiling:
+                value = ceiling
             out[c] = value
             total += value
             size += abs(value)
@@ -79,8 +92,9 @@ def solve_sample(
             low = zeta
         else:
             high = zeta
-        zeta = zeta + total / rate if rate > 0.0 else 0.5 * (low + high)
-        if not low < zeta < high:
+        if rate > 0.0:
+            zeta = zeta + total / rate
+        if not rate > 0.0 or not low < zeta < high:
             zeta = 0.5 * (low + high)
     if not is_balanced:
         _balance(out, curvature, label, C, own_upper)
@@ -100,10 +114,12 @@ def _balance(out: Vector, curvature: Vector, label: int, C: float, own_upper: fl
     for c in range(k):
         missing -= out[c]
     # Visits 0 to k − 1 are of the free classes, visits k to 2k − 1 of all.
-    last, c = -np.inf, -1
+    last = -np.inf
+    c = -1
     for visit in range(2 * k):
         if visit == k:
-            last, c = -np.inf, -1
+            last = -np.inf
+            c = -1
         # The flattest class that comes after the last one; of equal ones that with the next number.
         following = -1
         for i in range(k):
@@ -116,8 +132,10 @@ def _balance(out: Vector, curvature: Vector, label: int, C: float, own_upper: fl
         if visit < k and not floor < out[c] < ceiling:
             continue
         moved = out[c] + missing
-        moved = floor if moved < floor else moved
-        moved = ceiling if moved > ceiling else moved
+        if moved < floor:
+            moved = floor
+        if moved > ceiling:
+            moved = ceiling
         missing -= moved - out[c]
         out[c] = moved
 
@@ -131,7 +149,8 @@ def _violation(
     `beta` are the coefficients of the sample, `residual` is the gradient of all samples, of shape
     (classes, n). The result is zero if no exchange gains.
     """
-    rise, fall = -np.inf, np.inf
+    rise = -np.inf
+    fall = np.inf
     rounding = BOUND_ROUNDING * C
     for c in range(beta.shape[0]):
         if c == label:
@@ -208,8 +227,8 @@ def _maximise_samples(
     gradient, curvature, new = workspace[0], workspace[1], workspace[2]
     k = beta.shape[1]
     steps = 0
-    for place in range(order.shape[0]):
-        i = order[place]
+    for o in range(order.shape[0]):
+        i = order[o]
         if _violation(beta[i], residual, i, labels[i], sample_C[i], own_upper[i]) <= threshold:
             continue
 
@@ -217,10 +236,12 @@ def _maximise_samples(
         largest = 0.0
         for c in range(k):
             curvature[c] = K[c % K.shape[0], i, i] + shift
-            largest = curvature[c] if curvature[c] > largest else largest
+            if curvature[c] > largest:
+                largest = curvature[c]
         least = max(LEAST_CURVATURE * largest, 1e-300) if largest > 0.0 else LEAST_CURVATURE
         for c in range(k):
-            curvature[c] = curvature[c] if curvature[c] > least else least
+            if not curvature[c] > least:
+                curvature[c] = least
             gradient[c] = residual[c, i] + curvature[c] * beta[i, c]
 
         # 2. Its solution, and the change of all gradients.
@@ -229,7 +250,8 @@ def _maximise_samples(
         for c in range(k):
             change = new[c] - beta[i, c]
             if change != 0.0:
-                row, residual_c = K[c % K.shape[0], i], residual[c]
+                row = K[c % K.shape[0], i]
+                residual_c = residual[c]
                 for j in range(residual_c.shape[0]):
                     residual_c[j] -= change * (row[j] + shift)
                 beta[i, c] = new[c]
