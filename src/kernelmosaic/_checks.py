@@ -28,7 +28,7 @@ def check_choice(name: str, value: Any, choices: Iterable[Any], other: str = "")
     choices : iterable
         The allowed values.
     other : str
-        What else may be given, as the end of the list: ``", or give a Gating object"``.
+        The end of the list in the error: ``", or give a Gating object"``.
     """
     allowed = list(choices)
     if isinstance(value, Hashable) and value in allowed:

@@ -1,4 +1,7 @@
-"""The demonstration: four views of generated patients, one of them noise, alone and together."""
+"""The demonstration: kernels on four views of generated patients, alone and added.
+
+One of the views is noise; a fifth of the patients lack another one.
+"""
 
 from __future__ import annotations
 
@@ -22,13 +25,26 @@ from kernelmosaic.stacking import stack_views
 Advance = Callable[[str, int], None]
 
 
-def _quiet(step: str, done: int) -> None:
-    """Report no step."""
+def _ignore_step(step: str, done: int) -> None:
+    """Do nothing, in place of showing a step."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """A fitted entry, its accuracy, on how many test samples, and the seconds of its fit."""
+    """A fitted model in the table of the demonstration.
+
+    Parameters
+    ----------
+    name : str
+        The view, or how the views are weighted.
+    model : estimator
+    accuracy : float
+        The share of right predictions on test patients.
+    n_test : int
+        The test patients that have a view of the model.
+    seconds : float
+        Of the fit.
+    """
 
     name: str
     model: Estimator
@@ -39,17 +55,23 @@ class Row:
 
 @dataclass(frozen=True)
 class DemoResult:
-    """What the demonstration prints and writes.
+    """The texts, the table and the picture of the demonstration.
 
     Parameters
     ----------
-    title, summary, lead, caption : str
-        Above and below the printed table; at the head of the page, and above the table there.
+    title : str
+        Of the printed table, and of the page.
+    summary : str
+        The paragraph below the printed table.
+    lead : str
+        The first paragraph of the page.
+    caption : str
+        The text above the table of the page.
     cells : sequence of tuples of str
-        The table under `COLUMNS`, a line per row.
+        The table, a line per model, under the heads `COLUMNS`.
     rows : list of Row
     draw : callable
-        Returns the picture as a matplotlib Figure; called where matplotlib is installed.
+        Returns the picture as a matplotlib Figure; called if matplotlib is installed.
     """
 
     title: str
@@ -61,14 +83,28 @@ class DemoResult:
     draw: Callable[[], Any]
 
 
+#: The heads of the table.
 COLUMNS = ("kernels", "weight", "patients", "accuracy %", "gap", "seconds")
-#: The columns of the views of a cause each, and how much that cause counts.
+
+#: By view, its number of columns, and the coefficient of its cause in the decision who is ill.
 CAUSES = {"rna": (60, 1.0), "protein": (30, 1.0), "clinic": (6, 0.3)}
+
+#: Columns of the view of noise, and the share of patients without the view of proteins.
+_N_NOISE_COLUMNS = 3
+_SHARE_WITHOUT_PROTEIN = 0.2
+
+#: The training patients of the fits that load and compile what the measured fits use.
+_MOST_PATIENTS_TO_WARM_UP = 300
+
+#: The patients of each class that the picture of the learned kernel has.
+_PATIENTS_OF_CLASS = 60
 
 
 def make_patients(n_samples: int, seed: int) -> tuple[Array, dict[str, Any], NDArray[np.int64]]:
-    """Draw patients: the sum of three causes decides which are ill, three views show one each, and
-    a fifth lack one.
+    """Draw patients who are ill if the sum of three causes is positive.
+
+    Three views show one cause each, with noise; the fourth view is noise; a fifth of the patients
+    lack the view of proteins.
 
     Returns
     -------
@@ -77,84 +113,98 @@ def make_patients(n_samples: int, seed: int) -> tuple[Array, dict[str, Any], NDA
     columns : dict of str to columns of X
         By the names of the views.
     y : ndarray of shape (n_samples,)
+        1 for ill patients, 0 for healthy ones.
     """
     rng = np.random.RandomState(seed)
-    causes, views = rng.standard_normal((n_samples, len(CAUSES))), {}
+    causes = rng.standard_normal((n_samples, len(CAUSES)))
+    views = {}
     for (name, (n_columns, _)), cause in zip(CAUSES.items(), causes.T, strict=True):
-        views[name] = np.outer(cause, rng.normal(0, 0.5, n_columns)) + rng.standard_normal(
-            (n_samples, n_columns)
-        )
-    views["noise"] = rng.standard_normal((n_samples, 3))
-    views["protein"][rng.uniform(size=n_samples) < 0.2] = np.nan
+        signal = np.outer(cause, rng.normal(0, 0.5, n_columns))
+        views[name] = signal + rng.standard_normal((n_samples, n_columns))
+    views["noise"] = rng.standard_normal((n_samples, _N_NOISE_COLUMNS))
+    views["protein"][rng.uniform(size=n_samples) < _SHARE_WITHOUT_PROTEIN] = np.nan
     X, columns = stack_views(**views)
-    return X, columns, (causes @ [share for _, share in CAUSES.values()] > 0).astype(np.int64)
+    coefficients = [coefficient for _, coefficient in CAUSES.values()]
+    y = (causes @ coefficients > 0).astype(np.int64)
+    return X, columns, y
 
 
 def patients(
-    n_train: int = 120, seed: int = 0, n_test: int = 2000, advance: Advance = _quiet
+    n_train: int = 120, seed: int = 0, n_test: int = 2000, advance: Advance = _ignore_step
 ) -> DemoResult:
-    """Compare every view alone, their equal sum and their learned one on the same patients.
+    """Return a comparison of each view alone, their equal and their learned sum.
 
     Parameters
     ----------
     n_train, n_test : int
-        Patients to learn from, and others to predict.
+        The number of training and of test patients.
     seed : int
         Of the data.
     advance : callable
-        Called with the name of each step as it begins and the number of those done, of one per
-        entry and one before.
+        Called with the name of each step as it begins and the number of steps done, of one per
+        model and one before.
 
     Returns
     -------
     DemoResult
     """
     X, columns, y = make_patients(n_train + n_test, seed)
-    kernels = {name: (name, Gaussian(), own) for name, own in columns.items()}
-    entries = {f"{name} alone": MKLClassifier([kernel]) for name, kernel in kernels.items()}
-    entries["equal weights"] = MKLClassifier(list(kernels.values()), weights="uniform")
-    entries["learned weights"] = MKLClassifier(list(kernels.values()))
+    test = np.arange(n_train, n_train + n_test)
+    kernels = {name: (name, Gaussian(), view_columns) for name, view_columns in columns.items()}
+    models = {f"{name} alone": MKLClassifier([kernel]) for name, kernel in kernels.items()}
+    models["equal weights"] = MKLClassifier(list(kernels.values()), weights="uniform")
+    models["learned weights"] = MKLClassifier(list(kernels.values()))
 
-    def known(model: Estimator) -> Mask:
-        """Whether a patient has a view that the model reads."""
-        return np.asarray(
-            np.any([~np.isnan(X[:, own]).any(axis=1) for _, _, own in model.kernels], axis=0)
-        )
+    def has_view_of(model: Estimator) -> Mask:
+        """Return which patients have a view that the model reads."""
+        masks = [~np.isnan(X[:, columns]).any(axis=1) for _, _, columns in model.kernels]
+        return np.asarray(np.any(masks, axis=0))
 
-    def train(entry: Estimator, size: int) -> Estimator:
-        rows = np.flatnonzero(known(entry)[:size])
-        return clone(entry).fit(X[rows], y[rows])
+    def train(model: Estimator, n_patients: int) -> Estimator:
+        """Return the model fitted to those of the first patients that have one of its views."""
+        rows = np.flatnonzero(has_view_of(model)[:n_patients])
+        return clone(model).fit(X[rows], y[rows])
 
+    # 1. Load and compile: this does not count as seconds of a fit.
     advance("preparing", 0)
-    for entry in entries.values():
-        train(
-            entry, min(n_train, 300)
-        )  # what is imported or compiled does not count as seconds of a fit
-    test, rows, right, cells = np.arange(n_train, n_train + n_test), [], {}, []
-    for done, (name, entry) in enumerate(entries.items(), start=1):
+    for model in models.values():
+        train(model, min(n_train, _MOST_PATIENTS_TO_WARM_UP))
+
+    # 2. Fit and predict.
+    rows = []
+    is_right = {}
+    for done, (name, model) in enumerate(models.items(), start=1):
         advance(name, done)
         start = perf_counter()
-        model = train(entry, n_train)
+        fitted = train(model, n_train)
         seconds = perf_counter() - start
-        seen = test[known(model)[test]]
-        right[name] = model.predict(X[seen]) == y[seen]
-        rows.append(Row(name, model, float(right[name].mean()), len(seen), seconds))
-    weights = dict(zip(entries, rows[-1].model.weights_, strict=False))
+        test_rows = test[has_view_of(fitted)[test]]
+        is_right[name] = fitted.predict(X[test_rows]) == y[test_rows]
+        accuracy = float(is_right[name].mean())
+        rows.append(Row(name, fitted, accuracy, len(test_rows), seconds))
+
+    # 3. The table, with the learned weight of each view beside the view alone.
+    learned_weights = dict(zip(models, rows[-1].model.weights_, strict=False))
+    cells = []
     for row in rows:
-        weight = f"{weights[row.name]:.2f}" if row.name in weights else ""
-        figures = (
-            str(len(right[row.name])),
-            f"{100 * row.accuracy:.1f}",
-            f"{row.model.duality_gap_:.0e}",
-        )
-        cells.append((row.name, weight, *figures, f"{row.seconds:.3f}"))
-    gain = 100.0 * (right["learned weights"].astype(float) - right["equal weights"])
-    lacking = ~known(entries["protein alone"])[test]
+        weight = ""
+        if row.name in learned_weights:
+            weight = f"{learned_weights[row.name]:.2f}"
+        accuracy_text = f"{100 * row.accuracy:.1f}"
+        gap = f"{row.model.duality_gap_:.0e}"
+        n_patients = str(row.n_test)
+        cells.append((row.name, weight, n_patients, accuracy_text, gap, f"{row.seconds:.3f}"))
+
+    # 4. The texts.
+    gain = 100.0 * (is_right["learned weights"].astype(float) - is_right["equal weights"])
+    standard_error = gain.std() / n_test**0.5
+    lacks_protein = ~has_view_of(models["protein alone"])[test]
+    right_without_protein = 100 * is_right["learned weights"][lacks_protein].mean()
     summary = (
         f"The accuracy of learned weights differs from that of equal ones by {gain.mean():+.1f}"
-        f" points (standard error {gain.std() / n_test**0.5:.1f}); the learned weight of the noise"
-        f" is {weights['noise alone']:.2f}. The {lacking.sum()} patients without protein are"
-        f" predicted by their other views, {100 * right['learned weights'][lacking].mean():.0f} %"
+        f" points (standard error {standard_error:.1f}); the learned weight of the noise"
+        f" is {learned_weights['noise alone']:.2f}. The {lacks_protein.sum()} patients without"
+        f" protein are predicted by their other views, {right_without_protein:.0f} %"
         " of them correctly."
     )
     about = (
@@ -180,36 +230,86 @@ def patients(
     )
 
 
+#: The colours of the picture: a view each, and those of texts and of models of all views.
+_VIEW_COLOURS = ("#2f6d9c", "#4f9d69", "#d1893c", "#9a9a9a")
+_INK = "#333333"
+_GREY = "#9a9a9a"
+
+
 def draw_patients(rows: list[Row], X: Array, columns: dict[str, Any], y: NDArray[np.int64]) -> Any:
-    """Draw views, their weights, the learned kernel and the accuracies, from left to right.
+    """Return a figure of the views, their weights, the learned kernel and the accuracies.
+
+    Parameters
+    ----------
+    rows : list of Row
+        Of the views in the order of `columns`, then equal and learned weights.
+    X : ndarray of shape (n, 99)
+        Test patients.
+    columns : dict of str to columns of X
+    y : ndarray of shape (n,)
 
     Returns
     -------
     matplotlib Figure
     """
     from matplotlib.figure import Figure  # without pyplot: no window system, no global state
+
+    learned = rows[-1].model
+    colours = dict(zip(columns, _VIEW_COLOURS, strict=True))
+    figure = Figure(figsize=(10, 3.9), dpi=150)
+    kernel_axes = figure.add_axes((0.335, 0.09, 0.3, 0.77))
+    _draw_kernel(kernel_axes, learned, X, y)
+    _draw_views(figure, kernel_axes, X, columns, colours, learned.weights_)
+    figure.text(
+        0.122,
+        0.042,
+        "white: patients\nwithout the view",
+        ha="center",
+        va="center",
+        fontsize=7,
+        color=_INK,
+    )
+    figure.text(0.122, 0.89, "views", ha="center", fontsize=9, color=_INK)
+    figure.text(0.245, 0.89, "weights", ha="center", fontsize=9, color=_INK)
+    accuracy_axes = figure.add_axes((0.775, 0.09, 0.21, 0.77))
+    _draw_accuracies(accuracy_axes, rows, [*colours.values(), _GREY, _INK])
+    return figure
+
+
+def _draw_kernel(axes: Any, learned: Estimator, X: Array, y: NDArray[np.int64]) -> None:
+    """Draw the learned kernel between patients, sorted by class and decision."""
+    patients_of_classes = []
+    for label in (0, 1):
+        patients = np.flatnonzero(y == label)[:_PATIENTS_OF_CLASS]
+        order = np.argsort(learned.decision_function(X[patients]))
+        patients_of_classes.append(patients[order])
+    K = learned.kernel_matrix(X[np.concatenate(patients_of_classes)])
+    low, high = np.quantile(K, (0.01, 0.985))  # the diagonal is darker than the rest
+    axes.imshow(K, cmap="Greys", vmin=low, vmax=high)
+    axes.set_xticks([29.5, 89.5], ["healthy", "ill"], fontsize=9)
+    axes.tick_params(length=0)
+    axes.set_yticks([])
+    axes.axhline(59.5, color="white", linewidth=1.5)
+    axes.axvline(59.5, color="white", linewidth=1.5)
+    axes.set_title("the learned kernel: how alike are two patients?", fontsize=9, color=_INK)
+
+
+def _draw_views(
+    figure: Any,
+    kernel_axes: Any,
+    X: Array,
+    columns: dict[str, Any],
+    colours: dict[str, str],
+    weights: Array,
+) -> None:
+    """Draw cells of each view, and lines to the kernel as thick as the weights."""
     from matplotlib.patches import ConnectionPatch
 
-    colours = dict(zip(columns, ("#2f6d9c", "#4f9d69", "#d1893c", "#9a9a9a"), strict=True))
-    ink, learned = "#333333", rows[-1].model
-    figure = Figure(figsize=(10, 3.9), dpi=150)
     grid = figure.add_gridspec(
         4, 2, width_ratios=[1, 4.6], left=0.08, right=0.6, bottom=0.09, top=0.86, hspace=0.16
     )
-    whole = figure.add_axes((0.335, 0.09, 0.3, 0.77))
-    by_class = [np.flatnonzero(y == label)[:60] for label in (0, 1)]
-    shown = np.concatenate([of[np.argsort(learned.decision_function(X[of]))] for of in by_class])
-    alike = learned.kernel_matrix(X[shown])
-    low, high = np.quantile(alike, (0.01, 0.985))  # the diagonal is darker than the rest
-    whole.imshow(alike, cmap="Greys", vmin=low, vmax=high)
-    whole.set_xticks([29.5, 89.5], ["healthy", "ill"], fontsize=9)
-    whole.tick_params(length=0)
-    whole.set_yticks([])
-    whole.axhline(59.5, color="white", linewidth=1.5)
-    whole.axvline(59.5, color="white", linewidth=1.5)
-    whole.set_title("the learned kernel: how alike are two patients?", fontsize=9, color=ink)
-    for place, (name, weight) in enumerate(zip(columns, learned.weights_, strict=True)):
-        axes = figure.add_subplot(grid[place, 0])
+    for i, (name, weight) in enumerate(zip(columns, weights, strict=True)):
+        axes = figure.add_subplot(grid[i, 0])
         axes.imshow(X[:12, columns[name]][:, :30], cmap="coolwarm", aspect="auto", vmin=-3, vmax=3)
         axes.set(xticks=[], yticks=[])
         axes.set_ylabel(
@@ -221,9 +321,14 @@ def draw_patients(rows: list[Row], X: Array, columns: dict[str, Any], y: NDArray
             color=colours[name],
             fontweight="bold",
         )
-        ends = (1.06, 0.5), (-0.03, 0.875 - 0.25 * place)
         line = ConnectionPatch(
-            *ends, "axes fraction", "axes fraction", axesA=axes, axesB=whole, color=colours[name]
+            (1.06, 0.5),
+            (-0.03, 0.875 - 0.25 * i),
+            "axes fraction",
+            "axes fraction",
+            axesA=axes,
+            axesB=kernel_axes,
+            color=colours[name],
         )
         line.set(linewidth=0.5 + 14 * weight, capstyle="butt")
         figure.add_artist(line)
@@ -233,43 +338,30 @@ def draw_patients(rows: list[Row], X: Array, columns: dict[str, Any], y: NDArray
             f"{weight:.2f}",
             transform=axes.transAxes,
             fontsize=11,
-            color=ink,
+            color=_INK,
             ha="center",
         )
-    figure.text(
-        0.122,
-        0.042,
-        "white: patients\nwithout the view",
-        ha="center",
-        va="center",
-        fontsize=7,
-        color=ink,
-    )
-    figure.text(0.122, 0.89, "views", ha="center", fontsize=9, color=ink)
-    figure.text(0.245, 0.89, "weights", ha="center", fontsize=9, color=ink)
-    axes = figure.add_axes((0.775, 0.09, 0.21, 0.77))
-    for place, (row, shade) in enumerate(
-        zip(rows, [*colours.values(), "#9a9a9a", ink], strict=True)
-    ):
-        value, error = (
-            100 * row.accuracy,
-            200 * (row.accuracy * (1 - row.accuracy) / row.n_test) ** 0.5,
-        )
-        axes.errorbar(value, place, xerr=error, fmt="o", color=shade, markersize=5, elinewidth=2)
-        axes.text(value + error + 1.5, place, f"{value:.1f}", va="center", fontsize=9, color=ink)
-    axes.axvline(50, color=ink, linestyle="--", linewidth=1)
+
+
+def _draw_accuracies(axes: Any, rows: list[Row], colours: list[str]) -> None:
+    """Draw the accuracy of each model, with intervals of two standard errors."""
+    for i, (row, colour) in enumerate(zip(rows, colours, strict=True)):
+        value = 100 * row.accuracy
+        error = 200 * (row.accuracy * (1 - row.accuracy) / row.n_test) ** 0.5
+        axes.errorbar(value, i, xerr=error, fmt="o", color=colour, markersize=5, elinewidth=2)
+        axes.text(value + error + 1.5, i, f"{value:.1f}", va="center", fontsize=9, color=_INK)
+    axes.axvline(50, color=_INK, linestyle="--", linewidth=1)
     axes.set(xlim=(46, 100), ylim=(len(rows) - 0.5, -0.5))
     axes.set_xticks([50, 60, 70, 80, 90], ["50\nchance", "60", "70", "80", "90"])
     axes.set_yticks(range(len(rows)), [row.name for row in rows])
     axes.tick_params(axis="y", length=0, labelsize=9)
     axes.tick_params(axis="x", labelsize=8)
-    axes.set_title("test accuracy, %, with 95 % intervals", fontsize=9, color=ink, loc="right")
+    axes.set_title("test accuracy, %, with 95 % intervals", fontsize=9, color=_INK, loc="right")
     axes.spines[["top", "right", "left"]].set_visible(False)
-    return figure
 
 
 def write_report(result: DemoResult, path: Path) -> None:
-    """Write the page; the picture is there when matplotlib is."""
+    """Write the page of the demonstration; its picture needs matplotlib."""
     page = Page(result.title, result.lead)
     page.table(result.caption, COLUMNS, result.cells)
     page.heading("Picture")

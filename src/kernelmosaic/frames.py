@@ -177,7 +177,7 @@ def _numeric_values(column: Any) -> AnyArray:
 
 
 def _is_category(dtype: Any) -> bool:
-    """Whether the type of a pandas column is that of categories, of pandas or of Arrow."""
+    """Whether the type of a pandas column is one for categories, of pandas or of Arrow."""
     return type(dtype).__name__ == "CategoricalDtype" or str(dtype).startswith("dictionary<")
 
 
@@ -284,7 +284,7 @@ def refuse_times(X: MatrixLike, times: dict[int, str]) -> None:
     X : array or data frame
         Samples.
     times : dict from int to str
-        What `time_columns` returns for them.
+        The result of `time_columns` for them.
     """
     if not times:
         return

@@ -40,13 +40,13 @@ class ViewImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         name of a view to its columns, or a list of lists of columns. None means the views of X if X
         has several tables; of one table, every empty cell is filled.
     strategy : {"median", "most_frequent"}, default="median"
-        What fills a column of numbers. Columns of other values (truth values, text, categories) are
-        filled by their most frequent one.
+        The value that fills a column of numbers. Columns of truth values, text or categories are
+        filled by their most frequent value.
 
     Attributes
     ----------
     fill_ : ndarray of shape (n_features,)
-        What fills each column: 0 or an empty text where all training rows are empty.
+        The value that fills each column: 0 or an empty text where all training rows are empty.
     views_ : dict of list
         The columns of each view that X has by itself; empty if X is one table.
     n_features_in_, feature_names_in_
@@ -80,7 +80,7 @@ class ViewImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self.strategy = strategy
 
     def fit(self, X: MatrixLike, y: TargetLike = None) -> Self:
-        """Learn what fills each column.
+        """Learn the value that fills each column.
 
         Parameters
         ----------
@@ -104,7 +104,7 @@ class ViewImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return self
 
     def _fill_of(self, cells: AnyArray, kind: str) -> Any:
-        """Return what fills the empty cells of a column.
+        """Return the value that fills the empty cells of a column.
 
         Parameters
         ----------
@@ -141,7 +141,7 @@ class ViewImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         -------
         ndarray, data frame or StackedViews
             A data frame of pandas or Polars if X is one, else an array; for several tables such a
-            table with its views. A column keeps its type if that holds what fills it.
+            table with its views. A column keeps its type if that can hold the value.
         """
         check_is_fitted(self)
         if not are_tables(X):

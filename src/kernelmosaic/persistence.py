@@ -312,7 +312,9 @@ def _is_estimator_or_record(kind: type) -> bool:
 
 
 def _is_function_of_arrays(name: str) -> bool:
-    """Whether a name is that of a function of arrays that opens no file and calls no argument.
+    """Whether a function, by its full name, computes with arrays alone.
+
+    Such a function opens no file and calls none of its arguments.
 
     Of scikit-learn these are the public functions of `_FUNCTION_MODULES`; of NumPy those of one
     array, such as the mean or the median; of SciPy its own name for ``numpy.asarray``.

@@ -16,16 +16,27 @@ from typing import Any
 from kernelmosaic import __version__
 from kernelmosaic.files import write_text
 
+#: The fewest sections for which a page has a list of contents.
+_LEAST_SECTIONS_OF_CONTENTS = 4
+
+#: The fewest columns of a table, and the least length of a cell, in letters, with which a narrow
+#: screen shows the rows cell by cell. Chosen by hand: such rows do not fit beside each other.
+_LEAST_COLUMNS_OF_LONG_ROWS = 4
+_LEAST_LETTERS_OF_LONG_CELLS = 21
+
+#: The dots per inch of pictures, about two for each point. Chosen by hand.
+_DOTS_PER_INCH = 140
+
 
 @dataclass(frozen=True)
 class Cell:
-    """A table's cell with a colour.
+    """A cell of a table, with a colour.
 
     Parameters
     ----------
     text : str or number
     tone : {"", "good", "warn", "bad"}
-        Its colour, and a sign for those who do not see it.
+        The colour, and a sign for readers who do not see colours.
     """
 
     text: Any
@@ -38,9 +49,9 @@ class Page:
     Parameters
     ----------
     title : str
-        The page's title and first heading.
+        The title and first heading of the page.
     lead : str, default=""
-        The paragraph under it.
+        The paragraph under the heading.
     wide : bool, default=False
         Whether large screens give tables more room.
 
@@ -63,19 +74,18 @@ class Page:
         self._needs_script = False
 
     def heading(self, text: str, short: str = "") -> None:
-        """Begin a section; `short` is what the list of contents calls it."""
+        """Begin a section; the list of contents calls it `short`, or by its text if empty."""
         self._headings.append(short or text)
         self._parts.append(f'<h2 id="s{len(self._headings)}">{_text(text)}</h2>')
 
     def paragraph(self, text: str) -> None:
-        """Add a paragraph; what stands between backticks is set as code."""
+        """Add a paragraph; texts between backticks are set as code."""
         self._parts.append(f"<p>{_with_code(text)}</p>")
 
     def bullets(self, items: Iterable[str]) -> None:
-        """Add a list, its items as paragraphs."""
-        self._parts.append(
-            "<ul>" + "".join(f"<li>{_with_code(item)}</li>" for item in items) + "</ul>"
-        )
+        """Add a list; texts between backticks are set as code."""
+        lines = "".join(f"<li>{_with_code(item)}</li>" for item in items)
+        self._parts.append(f"<ul>{lines}</ul>")
 
     def table(
         self,
@@ -90,32 +100,37 @@ class Page:
         Parameters
         ----------
         caption : str
-            Read before the table: what its rows and figures are.
+            What the rows and figures of the table are; it stands above the table.
         head : sequence of str
             Names of the columns.
         rows : sequence of sequences
-            Texts, numbers, `Cell` or None for nothing; the first cell names the row. Columns of
-            figures stand to the right.
+            Cells: texts, numbers, `Cell`, or None for an empty one. The first cell names the row.
+            Columns of figures are aligned to the right.
         searchable : bool, default=False
             Whether a box above the table filters its rows.
         folded : str, default=""
             A line to click on that unfolds the table; paper shows it unfolded. Empty: always shown.
         """
-        self._needs_script = self._needs_script or searchable or bool(folded)
-        name, n = f"t{len(self._parts)}", len(rows)
-        box = (
-            '<p class="filter"><label>Show rows with <input type="search" aria-label="Filter rows:'
-            f' {escape(caption)}"></label> <output aria-live="polite">{n} of {n}</output></p>\n'
-        )
-        whole = (
+        if searchable or folded:
+            self._needs_script = True
+        name = f"t{len(self._parts)}"
+        search_box = ""
+        if searchable:
+            n = len(rows)
+            search_box = (
+                '<p class="filter"><label>Show rows with <input type="search" aria-label="Filter'
+                f' rows: {escape(caption)}"></label> <output aria-live="polite">{n} of {n}</output>'
+                "</p>\n"
+            )
+        block = (
             f'<div class="table"><p class="caption" id="{name}">{_with_code(caption)}</p>\n'
-            f"{box if searchable else ''}"
+            f"{search_box}"
             f'<div class="scroll" role="region" aria-labelledby="{name}" tabindex="0">\n'
             f"{_table(head, rows, name)}\n</div></div>"
         )
         if folded:
-            whole = f"<details><summary>{_text(folded)}</summary>\n{whole}\n</details>"
-        self._parts.append(whole)
+            block = f"<details><summary>{_text(folded)}</summary>\n{block}\n</details>"
+        self._parts.append(block)
 
     def figure(self, figure: Any, alt: str, caption: str = "") -> None:
         """Add a picture.
@@ -126,110 +141,154 @@ class Page:
             A figure (or anything with ``savefig``, or a display with ``figure_``), the bytes of a
             PNG or the text of an SVG.
         alt : str
-            What it shows, for those who do not see it.
+            What the picture shows, for readers who do not see it.
         caption : str, default=""
         """
         kind, data = _image(figure)
         source = f"data:image/{kind};base64,{b64encode(data).decode('ascii')}"
-        below = f"<figcaption>{_with_code(caption)}</figcaption>" if caption else ""
         image = f'<img alt="{escape(alt)}" src="{source}">'
-        self._parts.append(f'<div class="picture"><figure>{image}{below}</figure></div>')
+        caption_line = f"<figcaption>{_with_code(caption)}</figcaption>" if caption else ""
+        self._parts.append(f'<div class="picture"><figure>{image}{caption_line}</figure></div>')
 
     def html(self) -> str:
-        """Return the page's text."""
-        shell, script = (
-            files("kernelmosaic").joinpath(f"report.{kind}").read_text("utf-8")
-            for kind in ("html", "js")
-        )
-        links = (
-            f'<li><a href="#s{i}">{_text(text)}</a></li>'
-            for i, text in enumerate(self._headings, start=1)
-        )
-        contents = f'<nav aria-label="Contents"><ul>{"".join(links)}</ul></nav>'
+        """Return the page as HTML, with everything it needs."""
+        folder = files("kernelmosaic")
+        shell = folder.joinpath("report.html").read_text("utf-8")
+        contents = ""
+        if len(self._headings) >= _LEAST_SECTIONS_OF_CONTENTS:
+            links = "".join(
+                f'<li><a href="#s{i}">{_text(heading)}</a></li>'
+                for i, heading in enumerate(self._headings, start=1)
+            )
+            contents = f'<nav aria-label="Contents"><ul>{links}</ul></nav>'
+        script = ""
+        if self._needs_script:
+            script = f"<script>\n{folder.joinpath('report.js').read_text('utf-8')}</script>\n"
+        lead = ""
+        if self.lead:
+            lead = f'<p class="lead">{_with_code(self.lead)}</p>'
         return Template(shell).substitute(
             title=_text(self.title),
             width="80rem" if self.wide else "60rem",
-            lead=f'<p class="lead">{_with_code(self.lead)}</p>' if self.lead else "",
-            contents=contents if len(self._headings) >= 4 else "",
+            lead=lead,
+            contents=contents,
             body="\n".join(self._parts),
-            script=f"<script>\n{script}</script>\n" if self._needs_script else "",
+            script=script,
             version=_text(__version__),
         )
 
     def write(self, path: str | Path) -> Path:
-        """Write the page to a file, whole or not at all."""
+        """Write the page to a file, whole or not at all, and return the path."""
         return write_text(path, self.html())
 
 
 def _text(value: object) -> str:
+    """Return a value as text between tags."""
     return escape(str(value), quote=False)
 
 
 def _with_code(text: str) -> str:
-    plain, *rest = _text(text).split("`")
-    if len(rest) % 2:  # a backtick without a partner is one
+    """Return a text between tags, with the texts between backticks set as code."""
+    parts = _text(text).split("`")
+    if len(parts) % 2 == 0:  # an odd number of backticks, which are left as they are
         return _text(text)
-    fitted = (
-        f"<code>{code}</code>{after}" for code, after in zip(rest[::2], rest[1::2], strict=True)
-    )
-    return plain + "".join(fitted)
+    # Every second part stands between two backticks.
+    parts[1::2] = [f"<code>{code}</code>" for code in parts[1::2]]
+    return "".join(parts)
 
 
-def _table(head: Sequence[str], given: Sequence[Sequence[Any]], name: str) -> str:
-    """The table called by the element of this name; narrow screens show a row of many and long
-    cells cell by cell."""
-    rows = [[cell if isinstance(cell, Cell) else Cell(cell) for cell in row] for row in given]
-    columns: Any = zip(*rows, strict=True) if rows else [()] * len(head)
-    figures = [_is_figures([cell.text for cell in column]) for column in columns]
-    is_long = len(head) > 3 and any(len(str(cell.text)) > 20 for row in rows for cell in row[1:])
-    heads = [f' data-head="{escape(text)}"' if is_long and text else "" for text in head]
-    names = "".join(
-        f'<th scope="col"{_classes("n" if n else "")}>{_text(t)}</th>'
-        for n, t in zip(figures, head, strict=True)
-    )
-    body = "\n".join(
-        "<tr>" + "".join(_cell(c, j, figures[j], heads[j]) for j, c in enumerate(row)) + "</tr>"
-        for row in rows
-    )
+def _table(head: Sequence[str], rows: Sequence[Sequence[Any]], name: str) -> str:
+    """Return the table that is described by the element of the given name.
+
+    If there are many columns and long cells, narrow screens show every row cell by cell: for that
+    the cells carry the names of their columns.
+    """
+    cells = [[_as_cell(value) for value in row] for row in rows]
+    columns: Any = [()] * len(head)
+    if cells:
+        columns = zip(*cells, strict=True)
+    holds_figures = [_is_figures([cell.text for cell in column]) for column in columns]
+    longest = max((len(str(cell.text)) for row in cells for cell in row[1:]), default=0)
+    has_many_columns = len(head) >= _LEAST_COLUMNS_OF_LONG_ROWS
+    is_long = has_many_columns and longest >= _LEAST_LETTERS_OF_LONG_CELLS
+
+    head_cells = []
+    head_attributes = []
+    figure_classes = ["n" if is_figure else "" for is_figure in holds_figures]
+    for text, figure_class in zip(head, figure_classes, strict=True):
+        head_cells.append(f'<th scope="col"{_class_attribute(figure_class)}>{_text(text)}</th>')
+        head_attributes.append(f' data-head="{escape(text)}"' if is_long and text else "")
+    lines = []
+    for row in cells:
+        row_cells = [
+            _cell(cell, j, figure_classes[j], head_attributes[j]) for j, cell in enumerate(row)
+        ]
+        lines.append(f"<tr>{''.join(row_cells)}</tr>")
+    body = "\n".join(lines)
+    table_class = "long" if is_long else ""
     return (
-        f'<table{_classes("long" if is_long else "")} aria-labelledby="{name}">\n'
-        f"<thead><tr>{names}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table>"
+        f'<table{_class_attribute(table_class)} aria-labelledby="{name}">\n'
+        f"<thead><tr>{''.join(head_cells)}</tr></thead>\n"
+        f"<tbody>\n{body}\n</tbody>\n</table>"
     )
 
 
-def _cell(cell: Cell, column: int, is_figure: bool, head: str) -> str:
-    nothing = cell.text is None or cell.text == ""
-    text = "–" if nothing else _text(cell.text)
-    attributes = _classes("n" if is_figure else "", cell.tone) + head
+def _as_cell(value: Any) -> Cell:
+    """Return a value as a cell without a colour; cells are returned unchanged."""
+    return value if isinstance(value, Cell) else Cell(value)
+
+
+def _cell(cell: Cell, column: int, figure_class: str, head_attribute: str) -> str:
+    """Return a cell of a table; that of the first column names the row.
+
+    Parameters
+    ----------
+    cell : Cell
+    column : int
+    figure_class : {"", "n"}
+        The class of cells in columns of figures.
+    head_attribute : str
+        The attribute with the name of the column; empty if narrow screens show rows as rows.
+    """
+    is_empty = cell.text is None or cell.text == ""
+    text = "–" if is_empty else _text(cell.text)
+    attributes = _class_attribute(figure_class, cell.tone) + head_attribute
     if column > 0:
         return f"<td{attributes}>{text}</td>"
-    # Where a line may end: a narrow screen breaks the name of a kernel before its width.
+    # A line may end here: a narrow screen breaks the name of a kernel before its width.
     text = re.sub(r"(?<=\S)\(", "<wbr>(", text)
     return f'<th scope="row"{attributes}>{text}</th>'
 
 
-def _classes(*names: str) -> str:
-    used = " ".join(filter(None, names))
-    return f' class="{escape(used)}"' if used else ""
+def _class_attribute(*names: str) -> str:
+    """Return the attribute with the class names that are not empty; empty without one."""
+    classes = " ".join(filter(None, names))
+    return f' class="{escape(classes)}"' if classes else ""
 
 
 def _is_figures(cells: list[Any]) -> bool:
-    """Whether a column holds figures, in every cell that is not empty."""
+    """Return whether a column holds figures, in every cell that is not empty."""
     texts = [str(cell) for cell in cells if cell is not None and cell not in ("", "–")]
-    # A figure begins as numbers do and has no words; units and powers are short.
+    # A figure begins like a number and has no words; units and powers have less than three letters.
     number = r"[-−+±<>≤≥≈~]?\s*\.?\d(?!.*[^\W\d_]{3})"
     return bool(texts) and all(re.match(number, text) for text in texts)
 
 
 def _image(figure: Any) -> tuple[str, bytes]:
+    """Return the media type and the bytes of a picture.
+
+    The figure of a display is closed, which pyplot would keep in memory; a figure of the caller is
+    left open.
+    """
     if isinstance(figure, bytes):
         return "png", figure
     if isinstance(figure, str):
         return "svg+xml", figure.encode("utf-8")
-    drawn, buffer = getattr(figure, "figure_", figure), BytesIO()
-    drawn.savefig(buffer, format="png", dpi=140, facecolor="white")
-    if drawn is not figure:
+    drawing = getattr(figure, "figure_", figure)
+    buffer = BytesIO()
+    drawing.savefig(buffer, format="png", dpi=_DOTS_PER_INCH, facecolor="white")
+    if drawing is not figure:
         import matplotlib.pyplot as plt
 
-        plt.close(drawn)  # a display's figure, which pyplot would keep
+        plt.close(drawing)
     return "png", buffer.getvalue()

@@ -42,11 +42,10 @@ _LEAST_OF_CATEGORY = 2
 def content_order(X: MatrixLike, *ties: AnyArray, seed: int = 0) -> Indices:
     """Return the row numbers of samples in a pseudo-random order of their contents.
 
-    Samples that are given in another order come out in the same order. Equal samples are sorted by
-    `ties`. Where these are equal, too, the samples stay in the order in which they are given, which
-    then makes no difference. Equal samples have the same order in whatever form they are kept:
-    dense or sparse, in cells of any library's types. A cell that is missing counts as zero, since a
-    sparse sample has one mark for a whole view that it lacks.
+    The result does not depend on the order in which the samples are given, nor on how they are
+    stored: dense or sparse, in cells of any library's types. Equal samples are sorted by `ties`; if
+    these are equal, too, they stay in the given order, which then makes no difference. A missing
+    cell counts as zero, since a sparse sample has one mark for a whole view that it lacks.
 
     Parameters
     ----------

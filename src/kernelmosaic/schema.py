@@ -27,9 +27,9 @@ class Column:
     ----------
     name : str
     kind : {"numbers", "categories", "texts", "names", "classes"}
-        What the cells are. Numbers may be truth values, which count as one and zero; texts are
-        sequences; names are those of rows or groups. All but numbers are read as they are written:
-        007 stays 007.
+        The kind of the cells. Numbers may be truth values, which count as one and zero; texts are
+        sequences; names identify rows or groups. All but numbers are read as they are written: 007
+        stays 007.
     categories : tuple of str
         The values of categories and classes in the table learned from, as they are written there.
     missing : tuple of str

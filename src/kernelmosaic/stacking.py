@@ -27,7 +27,7 @@ SEPARATOR = "__"
 
 
 class StackedViews(NamedTuple):
-    """A table and the columns of each view in it.
+    """A table of several views, and the columns of each view in it.
 
     Attributes
     ----------
@@ -244,10 +244,10 @@ def stack_views(container: Any = None, y: None = None, /, **views: Any) -> Stack
 @overload
 def stack_views(container: Any, y: TargetLike, /, **views: Any) -> tuple[StackedViews, Any]: ...
 def stack_views(container: Any = None, y: TargetLike = None, /, **views: Any) -> Any:
-    """Put views of the same samples side by side, with the columns of each.
+    """Return one table of several views of the same samples, and the columns of each view.
 
     Splitters, searches and pipelines take one X; this makes one of several tables. New samples are
-    stacked likewise. The result as a whole may be their X, too:
+    stacked in the same way. The whole result may also be their X:
     ``cross_val_score(MKLRidgeClassifierCV(), stack_views(tables), y)``.
 
     Parameters

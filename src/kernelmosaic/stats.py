@@ -92,12 +92,13 @@ class WilcoxonResult(NamedTuple):
 def wilcoxon(a: Any, b: Any) -> WilcoxonResult:
     """Test, two-sided, whether differences of two methods are symmetric about zero.
 
-    Differences of zero are dropped and equal ones share their mean rank, as Wilcoxon has it. Every
-    difference is rounded to nine significant digits of its own two figures: those of two-decimal
-    figures that are equal on paper are equal here, whatever the size of the other figures. The
-    p-value is exact: SciPy's without ties; with ties that of all sign patterns over the mean ranks,
-    counted by dynamic programming (SciPy would approximate). Beyond 100 tied differences the
-    approximation is taken.
+    The differences are those of the figures on the same data sets. Differences of zero are dropped
+    and equal ones share their mean rank, as Wilcoxon proposed. Every difference is rounded to nine
+    significant digits of the larger of its two figures: differences of two-decimal figures that are
+    equal on paper are equal here, whatever the size of the other figures. The p-value is exact. It
+    is SciPy's if no ranks are tied; otherwise all sign patterns over the mean ranks are counted by
+    dynamic programming, where SciPy would approximate. Above 100 tied differences SciPy's
+    approximation is used.
 
     Parameters
     ----------

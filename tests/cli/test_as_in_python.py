@@ -170,9 +170,9 @@ def test_where_equal_weights_score_best_the_learned_ones_are_kept_for_the_report
     )
     model = MKLClassifierCV([(v, Linear(), [f"{v}1", f"{v}2"]) for v in "abc"], cv=3).fit(X, y)
     assert trained.path.norm == model.norm_ == "uniform"
-    assert list(trained.path.learned) == [1, 2, "uniform"]
-    for norm, weights in trained.path.learned.items():
-        np.testing.assert_allclose(trained.path.norms[norm], model.scores_by_norm_[norm])
+    assert list(trained.path.learned_weights) == [1, 2, "uniform"]
+    for norm, weights in trained.path.learned_weights.items():
+        np.testing.assert_allclose(trained.path.scores_by_norm[norm], model.scores_by_norm_[norm])
         np.testing.assert_allclose(weights, model.weights_by_norm_[norm], atol=5e-3)
 
 

@@ -553,8 +553,10 @@ def test_groups_are_never_learned_from(capsys, tmp_path):
 def test_groups_are_held_out_as_a_whole(tmp_path):
     path = write(patients(), tmp_path / "data.csv")
     training = read_training_table(FitRequest(path, "y", groups="who", test=0.3))
-    assert len(training.held) == 24
-    assert not set(training.groups[training.rest]) & set(training.groups[training.held])
+    assert len(training.test_rows) == 24
+    assert not set(training.groups[training.training_rows]) & set(
+        training.groups[training.test_rows]
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,7 @@
-"""The commands, and mistakes in what was typed in one line; the work is done elsewhere."""
+"""The commands, which other modules do, and one line on stderr for a mistake.
+
+The docstring of a command is its help text.
+"""
 
 from __future__ import annotations
 
@@ -52,40 +55,48 @@ def explain(request: requests.ExplainRequest) -> None:
 def _check_files(
     request: requests.FitRequest | requests.EmbedRequest | requests.NewRowsRequest,
 ) -> None:
-    """Refuse inputs that are not there, outputs that are inputs, and one file for two outputs."""
+    """Refuse missing inputs, outputs that are inputs, and one file for two outputs."""
     _need_skops()
-    inputs = {request.path: "a table"}
+    # 1. The files that are read.
+    kinds = {request.path: "a table"}
     if isinstance(request, requests.NewRowsRequest):
-        inputs = {request.model: "a model file"} | inputs
+        kinds = {request.model: "a model file"} | kinds
     elif request.view_file is not None:
-        inputs[request.view_file] = "a JSON file"
-    read = [existing_file(path, what) for path, what in inputs.items()]
+        kinds[request.view_file] = "a JSON file"
+    inputs = [existing_file(path, kind) for path, kind in kinds.items()]
     if request.on is not None:
-        from kernelmosaic.cli.training_table import file_view
+        from kernelmosaic.cli.training_table import parse_file_view
 
-        read += [file_view(text)[1] for text in request.views]
-    read += [Path(text.partition("=")[2]) for text in request.kernels]
+        inputs += [parse_file_view(text)[1] for text in request.views]
+    inputs += [Path(text.partition("=")[2]) for text in request.kernels]
+
+    # 2. The files that are written; not every command has each of these options.
     report = getattr(request, "report", None)
-    model = request.model if isinstance(request, requests.EmbedRequest) else None
-    for option, written in (("--output", request.output), ("--report", report), ("--model", model)):
-        for path in read:
-            if (
-                written is not None
-                and written.exists()
-                and os.path.exists(path)
-                and written.samefile(path)
-            ):
-                raise ValueError(
-                    f"{option} {written}: this file is read, and would be overwritten; give another"
-                    " name."
-                )
+    outputs = {"--output": request.output, "--report": report}
+    if isinstance(request, requests.EmbedRequest):
+        outputs["--model"] = request.model
+    for option, output in outputs.items():
+        if output is not None and output.exists():
+            _refuse_overwriting(option, output, inputs)
     if report is not None and report == request.output:
-        what = "model" if isinstance(request, requests.FitRequest) else "table"
-        raise ValueError(f"--report {report}: the {what} is written there; give another name.")
+        content = "table"
+        if isinstance(request, requests.FitRequest):
+            content = "model"
+        raise ValueError(f"--report {report}: the {content} is written there; give another name.")
+
+
+def _refuse_overwriting(option: str, output: Path, inputs: Sequence[Path]) -> None:
+    """Refuse an existing output file that is one of the inputs."""
+    for path in inputs:
+        if os.path.exists(path) and output.samefile(path):
+            raise ValueError(
+                f"{option} {output}: this file is read, and would be overwritten; give another"
+                " name."
+            )
 
 
 def _need_skops() -> None:
-    """Raise naming the extra that installs skops, if it is not there."""
+    """Refuse to go on without skops, naming the extra that installs it."""
     if find_spec("skops") is None:
         raise ImportError('This command needs skops: pip install "kernelmosaic[persistence]"')
 
@@ -137,17 +148,32 @@ app = typer.Typer(
 
 
 def run(argv: Sequence[str] | None = None, commands: typer.Typer = app) -> int:
-    """Run a command and return its exit code; see `kernelmosaic.cli.main`."""
+    """Run a command and return its exit code.
+
+    It is 0, 2 for mistakes that the caller can correct, 130 after an interrupt, and 1 for errors
+    that were not foreseen. Every error is one line on stderr; with the environment variable
+    KERNELMOSAIC_TRACEBACK errors that were not foreseen are raised.
+
+    Parameters
+    ----------
+    argv : sequence of str or None
+        The words after the name of the program; None for those it was started with.
+    commands : Typer
+    """
+    # The parser reads the words of the program itself if it is given None: on Windows it expands
+    # the patterns of files among them.
+    words = None if argv is None else list(argv)
     # Typer raises the errors of the argument parser it carries, which is not always importable
     # under one name.
     usage_error: type[Exception] = typer.BadParameter.__mro__[1]
-    given = None if argv is None else list(argv)
     try:
-        code = _parser(commands)(args=given, prog_name="kernelmosaic", standalone_mode=False)
+        code = _parser(commands)(args=words, prog_name="kernelmosaic", standalone_mode=False)
     except usage_error as error:
-        return _fail(_usage_line(error, sys.argv[1:] if argv is None else argv))
+        if words is None:
+            words = sys.argv[1:]
+        return _fail(_describe_usage_error(error, words))
     except OSError as error:
-        return _fail(_system_line(error))
+        return _fail(_describe_system_error(error))
     except (ImportError, MemoryError, ValueError) as error:
         return _fail(str(error))
     except Exception as error:
@@ -160,59 +186,64 @@ def run(argv: Sequence[str] | None = None, commands: typer.Typer = app) -> int:
             " KERNELMOSAIC_TRACEBACK=1 shows where it arose."
         )
         return 1
-    if code == 130:  # what Typer makes of an interrupt
+    if code == 130:  # Typer's exit code of an interrupt
         print("kernelmosaic: stopped.", file=sys.stderr)
     return code if isinstance(code, int) else 0
 
 
 @cache
 def _parser(commands: typer.Typer) -> Any:
-    """Return the commands with their options, which take longer to list than to read."""
+    """Return the parser of the commands; building it takes longer than parsing."""
     return typer.main.get_command(commands)
 
 
 def _fail(message: str) -> int:
+    """Print an error in one line on stderr, and return exit code 2."""
     print("kernelmosaic:", " ".join(message.split()), file=sys.stderr)
     return 2
 
 
-def _usage_line(error: Any, arguments: Sequence[str]) -> str:
-    """Return what Typer's parser refused, with the value, which its own message may leave out.
+#: Messages of the parser, which differ between releases of Typer, as regular expressions of the
+#: value that was typed, and the words in their place.
+_PARSER_MESSAGES = (
+    (r"^'?{value}'? is not a valid float( range)?\.?$", "input should be a valid number"),
+    (r"^'?{value}'? is not a valid int(eger)?( range)?\.?$", "input should be a valid integer"),
+    (r"^{value} is not in the range (.*?)\.?$", r"input should be in the range \1"),
+)
+
+
+def _describe_usage_error(error: Any, arguments: Sequence[str]) -> str:
+    """Return what the parser refused: the option, its value, and what is wrong with it.
 
     Parameters
     ----------
     error : UsageError
-        Of the parser.
+        Of Typer's parser.
     arguments : sequence of str
-        What was typed after the name of the program.
+        The words after the name of the program.
     """
-    parameter, message = (
-        getattr(error, "param", None),
-        str(error.message).removeprefix("Value error, "),
-    )
+    parameter = getattr(error, "param", None)
+    message = str(error.message).removeprefix("Value error, ")
     if parameter is None or not message:
-        command = error.ctx.command_path if error.ctx is not None else "kernelmosaic"
-        said = error.format_message()
-        return (
-            f"{said}{'' if said[-1:] in '.?' else '.'} `{command} --help` lists what can be given."
-        )
-    option, value = _typed(parameter, arguments)
+        command = "kernelmosaic"
+        if error.ctx is not None:
+            command = error.ctx.command_path
+        text = error.format_message()
+        if text[-1:] not in ".?":
+            text += "."
+        return f"{text} `{command} --help` lists what can be given."
+    option, value = _typed_option(parameter, arguments)
     literal = re.escape(value)
-    for words, plain in (  # releases of Typer differ in their words
-        (rf"^'?{literal}'? is not a valid float( range)?\.?$", "input should be a valid number"),
-        (
-            rf"^'?{literal}'? is not a valid int(eger)?( range)?\.?$",
-            "input should be a valid integer",
-        ),
-        (rf"^{literal} is not in the range (.*?)\.?$", r"input should be in the range \1"),
-    ):
-        message = re.sub(words, plain, message)
-    is_there = not value or re.search(rf"(?<![\w.]){literal}(?![\w.])", message) is not None
-    given = "" if is_there else f" {value}"
-    return f"{option}{given}: {message[:1].lower() + message[1:]}"
+    for pattern, plain in _PARSER_MESSAGES:
+        message = re.sub(pattern.replace("{value}", literal), plain, message)
+    # The value is added if the message does not have it as a word.
+    has_value = not value or re.search(rf"(?<![\w.]){literal}(?![\w.])", message) is not None
+    if not has_value:
+        option += f" {value}"
+    return f"{option}: {message[:1].lower() + message[1:]}"
 
 
-def _system_line(error: OSError) -> str:
+def _describe_system_error(error: OSError) -> str:
     """Return what the system refused, without its number, and the notes on it."""
     text = str(error)
     if error.strerror is not None:
@@ -221,9 +252,14 @@ def _system_line(error: OSError) -> str:
     return " ".join([text, *getattr(error, "__notes__", [])])
 
 
-def _typed(parameter: Any, arguments: Sequence[str]) -> tuple[str, str]:
-    """Return an option as it was typed last, and its value."""
-    for i, word in reversed(list(enumerate(arguments))):
+def _typed_option(parameter: Any, arguments: Sequence[str]) -> tuple[str, str]:
+    """Return an option as it was typed, and its value.
+
+    If it was typed twice, the last one counts. If it was not typed, the first name of the option is
+    returned without a value.
+    """
+    for i in reversed(range(len(arguments))):
+        word = arguments[i]
         for option in parameter.opts:
             if word == option:
                 return option, " ".join(arguments[i + 1 : i + 2])
@@ -233,6 +269,7 @@ def _typed(parameter: Any, arguments: Sequence[str]) -> tuple[str, str]:
 
 
 def _print_version(wanted: bool) -> None:
+    """Print the version and end the program, if --version is given."""
     if wanted:
         typer.echo(f"kernelmosaic {__version__}")
         raise typer.Exit
@@ -252,5 +289,5 @@ def _root(
         typer.echo(context.get_help())
 
 
-for work in (demo, fit, predict, explain, inspect, embed, cluster):
-    app.command()(requests.command(work))
+for command in (demo, fit, predict, explain, inspect, embed, cluster):
+    app.command()(requests.command(command))

@@ -1,5 +1,8 @@
-"""The work behind ``kernelmosaic fit``, ``embed`` and ``cluster``: choose C, fit, write and print
-what is found."""
+"""The work behind ``kernelmosaic fit``, ``embed`` and ``cluster``.
+
+A fit reads the training table, chooses C by cross-validation, fits to all training rows, writes the
+model, and prints its facts.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import warnings
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields, replace
-from functools import cached_property
+from functools import cached_property, partial
 from importlib.util import find_spec
 from time import perf_counter
 from typing import Any
@@ -25,13 +28,13 @@ from kernelmosaic.cli import methods
 from kernelmosaic.cli.output import (
     facts,
     gate_summary,
-    noting,
+    note_on_failure,
     print_facts,
     print_shares,
     progress,
     say,
 )
-from kernelmosaic.cli.predict import placed, rounded
+from kernelmosaic.cli.predict import columns_of_embedding, rounded
 from kernelmosaic.cli.requests import (
     ClusterRequest,
     EmbedRequest,
@@ -57,77 +60,97 @@ from kernelmosaic.unlabelled.estimator import MKLClustering, MKLKernelPCA, unlab
 
 Advance = Callable[[str, int], None]
 
+#: The tolerance of fits that only compare penalties. Chosen by hand: scores of a fold hardly depend
+#: on the last digits of a fit.
+_PENALTY_SEARCH_TOL = 1e-2
+
+#: The points that the search of penalties tries after its design. Chosen by hand.
+_PENALTY_SEARCH_STEPS = 10
+
+#: The most kernels for which the response surface is quadratic; above, it is a plane. For P kernels
+#: a quadratic surface needs P (P + 1)/2 points, 21 for six, and a plane needs P.
+_MOST_KERNELS_OF_QUADRATIC = 6
+
+#: The share of support vectors above which the user is told that predictions will be slow.
+_MANY_SUPPORT_VECTORS = 0.9
+
+#: The most views that are described one by one as a table is read.
+_MOST_DESCRIBED_VIEWS = 20
+
+# What a fit returns -------------------------------------------------------------------------------
+
 
 @dataclass(frozen=True)
 class PathChoice:
-    """What cross-validation found along the values of C, and which C and norm it chose.
+    """The scores of a cross-validation along the values of C, and its choice.
 
     Parameters
     ----------
-    found : PathResult
+    result : PathResult
+        The fits of every fold.
     m, i : int
-        The numbers of the norm and of the C that were chosen.
+        The positions of the norm and of the C that were chosen.
     scores : ndarray of shape (folds, Cs)
-        The scores of the task, of the chosen norm; NaN where nothing was tried.
-    norms : dict of ndarray of shape (folds, Cs)
+        The scores of the task with the chosen norm; NaN where nothing was tried.
+    scores_by_norm : dict of ndarray of shape (folds, Cs)
         By norm, the scores that the choice was made by.
-    learned : dict of ndarray
-        The weights that every norm learned, where equal weights were chosen.
+    learned_weights : dict of ndarray
+        The weights that every norm learned, where equal weights were chosen; else empty.
     summary : str
         The scores of the chosen norm and of the others; empty if one was tried.
     """
 
-    found: PathResult
+    result: PathResult
     m: int
     i: int
     scores: Array
-    norms: dict[Any, Array]
-    learned: dict[Any, Array]
+    scores_by_norm: dict[Any, Array]
+    learned_weights: dict[Any, Array]
     summary: str
 
     @property
     def norm(self) -> Any:
         """The norm of the weights that was chosen."""
-        return self.found.norms[self.m]
+        return self.result.norms[self.m]
 
     def predictions(self, i: int) -> AnyArray:
-        """Return the prediction of every row, at one C, while it was held out."""
-        return self._in_order([path[i].predicted for path in self.found.found[self.m]])
+        """Return the held-out prediction of every training row, at C number i."""
+        return self._in_order([path[i].predicted for path in self.result.found[self.m]])
 
     def probabilities(self) -> AnyArray:
-        """Return the probabilities of every row while it was held out; every part has all
-        classes."""
-        found, classes = self.found, np.asarray(self.found.classes)
-        parts = [path[self.i] for path in found.found[self.m]]
-        calibrations = [
-            found.calibration(self.m, self.i, "sigmoid", without=f) for f in range(len(parts))
-        ]
-        each = zip(calibrations, parts, strict=True)
-        return self._in_order(
-            [calibration.probabilities(one.aligned(classes)) for calibration, one in each]
-        )
+        """Return the held-out probabilities of every training row, of shape (rows, classes).
 
-    def _in_order(self, parts: list[AnyArray]) -> AnyArray:
-        """Return what belongs to the rows of every part in the order of the table."""
-        return np.concatenate(parts)[
-            np.argsort(np.concatenate([held for _, held in self.found.folds]))
-        ]
+        The decision values of each fold are calibrated on those of the other folds.
+        """
+        result = self.result
+        classes = np.asarray(result.classes)
+        folds = [path[self.i] for path in result.found[self.m]]
+        probabilities = []
+        for f, fold in enumerate(folds):
+            calibration = result.calibration(self.m, self.i, "sigmoid", without=f)
+            probabilities.append(calibration.probabilities(fold.aligned(classes)))
+        return self._in_order(probabilities)
+
+    def _in_order(self, folds: list[AnyArray]) -> AnyArray:
+        """Return arrays for the held-out rows of each fold as one, in the order of the table."""
+        held_out_rows = np.concatenate([rows for _, rows in self.result.folds])
+        return np.concatenate(folds)[np.argsort(held_out_rows)]
 
 
 @dataclass(frozen=True)
 class HeldOut:
-    """Predictions of the rows learned from, each by fits without it.
+    """Predictions of the training rows, each by a fit without the row.
 
     Parameters
     ----------
     how : {"cross-validated", "leave-one-out", "leave-one-group-out"}
     scores : ndarray
-        Of the parts; of rows or groups that are left out one by one, numbers whose mean is the
-        score.
+        Of a cross-validation the score of each fold; else a number per row or group, whose mean is
+        the score.
     predictions : ndarray
     probabilities : ndarray of shape (rows, classes) or None
     baseline : float
-        The score of the baseline without features on the same parts.
+        The score of the answer without features, over the same folds.
     """
 
     how: str
@@ -139,24 +162,24 @@ class HeldOut:
 
 @dataclass(frozen=True)
 class Trained:
-    """A fitted pipeline and how it came about.
+    """A fitted pipeline, and how it was chosen.
 
     Parameters
     ----------
     training : TrainingTable
     pipeline : Pipeline
     C : float
-        The one used.
+        The value that was used.
     seconds : float
         Of all fits, cross-validation included.
     warnings : list of str
         Those of the last fit.
     held_out : HeldOut or None
-        None without cross-validation.
+        None without cross-validation; ridge has leave-one-out predictions.
     path : PathChoice or None
         None of ridge, and without cross-validation.
     search : ResponseSurfaceSearchCV or None
-        The search of rmkl.
+        The search of penalties, of rmkl.
     """
 
     training: TrainingTable
@@ -170,193 +193,262 @@ class Trained:
 
     @property
     def model(self) -> Estimator:
-        """The fitted estimator."""
+        """The fitted estimator, without the steps before it."""
         return self.pipeline.named_steps["model"]
 
     @property
     def y(self) -> AnyArray:
-        """The targets of the rows learned from."""
-        return self.training.target.y[self.training.rest]
+        """The targets of the training rows."""
+        return self.training.target.y[self.training.training_rows]
 
     @property
     def groups(self) -> Indices | None:
-        """The groups of the rows learned from, if these are left out together."""
-        return None if self.training.groups is None else self.training.groups[self.training.rest]
+        """The groups of the training rows, if these are left out together."""
+        return _training_groups(self.training)
 
     @cached_property
-    def noted(self) -> Settings:
-        """What `predict` and `inspect` need; values that a model file can hold."""
-        request, training, model, path = self.training.request, self.training, self.model, self.path
-        task, inside, test = training.target.task, training.table.iloc[training.rest], None
-        if len(training.held):
-            predicted = self.pipeline.predict(training.table.iloc[training.held])
-            test = methods.measured(task, training.target.y[training.held], predicted)
+    def record(self) -> Settings:
+        """What the model file says of the fit, for `predict` and `inspect`."""
+        training = self.training
+        request = training.request
+        target = training.target
+        test = None
+        if len(training.test_rows):
+            predicted = self.pipeline.predict(training.table.iloc[training.test_rows])
+            test = methods.measured(target.task, target.y[training.test_rows], predicted)
+        X = self.pipeline[:-1].transform(training.table.iloc[training.training_rows])
         return {
-            "task": task,
+            "task": target.task,
             "method": request.method,
             "target": request.target,
-            "targets": list(training.target.columns),
-            "rows": len(training.rest),
-            "fingerprints": training.fingerprints[training.rest],
-            **training.noted,
+            "targets": list(target.columns),
+            "rows": len(training.training_rows),
+            "fingerprints": training.fingerprints[training.training_rows],
+            **training.record,
             "price": {
                 "name": methods.parameter_of(request),
                 "value": float(self.C),
-                "how": self._how(),
+                "how": self._how_chosen(),
             },
             "score": self._score(),
             "test": test,
             "seconds": float(self.seconds),
-            "costs": methods.kernel_costs(request.costs, model.kernel_names_),
-            "gates": gate_summary(model, self.pipeline[:-1].transform(inside)),
-            "choice": "" if path is None else path.summary,
+            "costs": methods.kernel_costs(request.costs, self.model.kernel_names_),
+            "gates": gate_summary(self.model, X),
+            "choice": "" if self.path is None else self.path.summary,
             "warnings": [*training.warnings, *self.warnings],
         }
 
-    def _how(self) -> str:
-        """Say how C, or the parameter in its place, was chosen."""
-        request, Cs = (
-            self.training.request,
-            np.empty(0) if self.path is None else self.path.found.Cs,
-        )
+    def _how_chosen(self) -> str:
+        """Return in words how C, or the parameter in its place, was chosen."""
+        request = self.training.request
         if request.method == "ridge" and request.C is None:
             is_evidence = self.model.chosen_criterion_ == "evidence"
             return "learned by evidence" if is_evidence else "learned by leave-one-out error"
-        if len(Cs) < 2:
+        if self.path is None or len(self.path.result.Cs) < 2:
             return "given"
-        by = " by partial likelihood" if request.loss == "cox" else ""
-        best = (
-            "best"
-            if request.rule in (None, "best")
-            else "smoothest within one standard error of the best,"
-        )
-        return f"the {best} of {len(Cs)} from {min(Cs):.4g} to {max(Cs):.4g}{by}"
+        Cs = self.path.result.Cs
+        chosen = "best"
+        if request.rule not in (None, "best"):
+            chosen = "smoothest within one standard error of the best,"
+        score = " by partial likelihood" if request.loss == "cox" else ""
+        return f"the {chosen} of {len(Cs)} from {min(Cs):.4g} to {max(Cs):.4g}{score}"
 
     def _score(self) -> Settings | None:
-        held, y, task = self.held_out, self.y, self.training.target.task
-        if held is None:
+        """Return the held-out score with its errors and further scores; None without one."""
+        held_out = self.held_out
+        if held_out is None:
             return None
-        further: dict[str, str] = {}
-
-        def add(
-            name: str, form: str, statistic: Callable[..., float], *rows: AnyArray, mean: str = ""
-        ) -> None:
-            error = methods.bootstrap_error(statistic, *rows, groups=self.groups)
-            further[name] = (
-                f"{statistic(*rows):{form}} ± {error:{form}} (standard error; {mean}{len(y)} rows)"
-            )
-
-        if task == "regression":
-            add(
-                "RMS error",
-                ".4g",
-                lambda y, said: np.sqrt(np.mean((y - said) ** 2)),
-                y,
-                held.predictions,
-            )
-        if held.probabilities is not None:
-            classes, mean = list(enumerate(self.model.classes_)), "mean of the classes; "
-            shown = classes[1:] if len(classes) == 2 else classes
-
-            def areas(y: AnyArray, p: AnyArray) -> float:
-                return float(np.mean([methods.area(y == c, p[:, k]) for k, c in shown]))
-
-            add("AUC", ".3f", areas, y, held.probabilities, mean=mean if len(shown) > 1 else "")
-            add("F1", ".3f", methods.macro_f1, y, held.predictions, mean=mean)
+        mean = held_out.scores.mean()
+        if self.search is not None:
+            mean = self.search.best_score_
+        task = self.training.target.task
         return {
             "name": methods.SCORES[task][0],
-            "mean": float(held.scores.mean() if self.search is None else self.search.best_score_),
-            "error": methods.standard_error(held.scores),
-            "n": len(y),
-            "folds": len(held.scores),
-            "baseline": held.baseline,
-            "how": held.how,
-            "further": further,
+            "mean": float(mean),
+            "error": methods.standard_error(held_out.scores),
+            "n": len(self.y),
+            "folds": len(held_out.scores),
+            "baseline": held_out.baseline,
+            "how": held_out.how,
+            "further": self._further_scores(held_out),
         }
+
+    def _further_scores(self, held_out: HeldOut) -> dict[str, str]:
+        """Return further scores of held-out predictions by name, with their errors, as texts."""
+        further: dict[str, str] = {}
+        if self.training.target.task == "regression":
+            further["RMS error"] = self._with_error(
+                _root_mean_square_error, held_out.predictions, ".4g"
+            )
+        if held_out.probabilities is not None:
+            mean_of_classes = "mean of the classes; "
+            classes = list(enumerate(self.model.classes_))
+            area_note = mean_of_classes
+            if len(classes) == 2:
+                # The area of the second class is that of the first.
+                classes = classes[1:]
+                area_note = ""
+            further["AUC"] = self._with_error(
+                partial(_mean_area, classes), held_out.probabilities, ".3f", area_note
+            )
+            further["F1"] = self._with_error(
+                methods.macro_f1, held_out.predictions, ".3f", mean_of_classes
+            )
+        return further
+
+    def _with_error(
+        self, statistic: Callable[..., float], answers: AnyArray, form: str, note: str = ""
+    ) -> str:
+        """Return a statistic of the targets and of answers as text, with its standard error.
+
+        Parameters
+        ----------
+        statistic : callable
+        answers : ndarray
+            Predictions or probabilities, one row per training row.
+        form : str
+            The format of the numbers.
+        note : str
+            What the statistic is of, in brackets.
+        """
+        y = self.y
+        value = statistic(y, answers)
+        error = methods.bootstrap_error(statistic, y, answers, groups=self.groups)
+        return f"{value:{form}} ± {error:{form}} (standard error; {note}{len(y)} rows)"
+
+
+def _root_mean_square_error(y: AnyArray, predicted: AnyArray) -> float:
+    return float(np.sqrt(np.mean((y - predicted) ** 2)))
+
+
+def _mean_area(classes: list[tuple[int, Any]], y: AnyArray, p: AnyArray) -> float:
+    """Return the mean area under the ROC curve of classes; each with its column of p."""
+    return float(np.mean([methods.area(y == c, p[:, k]) for k, c in classes]))
+
+
+# The steps of a fit -------------------------------------------------------------------------------
 
 
 def train_table(
     request: FitRequest, show: Callable[[int], AbstractContextManager[Advance]] = progress
 ) -> Trained:
-    """Read the table, print how it is read, and fit; `show` shows how many steps are done."""
+    """Read the table, print how it is read, and return the fit.
+
+    Parameters
+    ----------
+    request : FitRequest
+    show : callable
+        Called with the number of steps; its context shows how many are done.
+    """
     training = read_training_table(request)
     splitter = make_splitter(training)
     pipeline = make_pipeline(training)
     say(*describe_views(training), *training.notes, *training.warnings)
-    with show((0 if splitter is None else splitter.get_n_splits()) + 1) as advance:
+    n_folds = 0 if splitter is None else splitter.get_n_splits()
+    with show(n_folds + 1) as advance:
         return train(training, pipeline, splitter, advance)
 
 
-def describe_views(training: TrainingTable, most: int = 20) -> list[str]:
-    """Return a line per view: its name, its file, its columns and its kernels, and how many rows
-    lack it."""
-    described = []
-    for name, view in list(training.views.items())[:most]:
-        columns, lost = view["columns"], training.lacking[name]
-        shown = ", ".join(columns[:4]) + (", …" if len(columns) > 4 else "")
+def describe_views(training: TrainingTable) -> list[str]:
+    """Return a line per view: its file, columns, kernels, and the rows that lack it.
+
+    A last line names the kernels that are given as matrices.
+    """
+    lines = []
+    for name, view in list(training.views.items())[:_MOST_DESCRIBED_VIEWS]:
+        columns = view["columns"]
+        n_lacking = training.lacking[name]
+        n_columns = "1 column"
+        if len(columns) > 1:
+            n_columns = f"{len(columns)} columns"
+        first_columns = ", ".join(columns[:4])
+        if len(columns) > 4:
+            first_columns += ", …"
         source = f" ({', '.join(view['files'])})" if view["files"] else ""
-        lack = f"; lacked by {lost} of {len(training.table)} rows" if lost or source else ""
-        what = (
-            f"{len(columns)} column{'s' * (len(columns) > 1)} ({shown});"
-            f" {' + '.join(view['kernels'])}"
-        )
-        described.append(f"view {name}{source}: {what}{lack}")
-    if len(training.views) > most:
-        described.append(f"and {len(training.views) - most} more views")
-    given = [name for name, *_ in training.kernels if not name.partition(":")[2]]
-    return described + ([f"kernel matrices: {', '.join(given)}"] if given else [])
+        lacking = ""
+        if n_lacking or source:
+            lacking = f"; lacked by {n_lacking} of {len(training.table)} rows"
+        content = f"{n_columns} ({first_columns}); {' + '.join(view['kernels'])}"
+        lines.append(f"view {name}{source}: {content}{lacking}")
+    if len(training.views) > _MOST_DESCRIBED_VIEWS:
+        lines.append(f"and {len(training.views) - _MOST_DESCRIBED_VIEWS} more views")
+    # Kernels of views are called ``view:kernel``.
+    matrices = [name for name, *_ in training.kernels if not name.partition(":")[2]]
+    if matrices:
+        lines.append(f"kernel matrices: {', '.join(matrices)}")
+    return lines
 
 
 def make_splitter(training: TrainingTable) -> Any:
-    """Return what divides the rows into parts to be held out in turn; None of ridge, and with
-    --folds 0."""
-    request, y = training.request, training.target.y[training.rest]
+    """Return what divides the training rows into folds.
+
+    It is None for ridge, which needs no folds, and with --folds 0.
+    """
+    request = training.request
+    y = training.target.y[training.training_rows]
     if request.folds == 0:
         return None
     values, counts = np.unique(_strata(request, y), return_counts=True)
-    alone = values[counts < 2]
-    if request.task == "classification" and len(alone) > max(2, len(y) / 2):
+    single = values[counts < 2]
+    if request.task == "classification" and len(single) > max(2, len(y) / 2):
         raise ValueError(
-            f"{len(alone)} of {len(values)} classes have one row, such as {str(alone[0])!r}: is"
+            f"{len(single)} of {len(values)} classes have one row, such as {str(single[0])!r}: is"
             " --target the right column? If it is a quantity, write it in numbers and give --task"
             " regression."
         )
     if request.method == "ridge":
         return None
-    folds = DEFAULT_FOLDS if request.folds is None else request.folds
+    n_folds = request.folds
+    if n_folds is None:
+        n_folds = DEFAULT_FOLDS
     shuffled = {"shuffle": request.seed is not None, "random_state": request.seed}
+    if request.task == "regression":
+        # R² needs two rows in a fold.
+        return KFold(min(n_folds, max(2, len(y) // 2)), **shuffled)
     if request.task not in ("classification", "survival"):
-        # One row alone has no R².
-        most = max(2, len(y) // 2) if request.task == "regression" else len(y)
-        return KFold(min(folds, most), **shuffled)
-    if len(alone):
-        what = (
-            f"class {str(alone[0])!r}"
-            if request.task == "classification"
-            else f"event {int(alone[0])}"
-        )
+        return KFold(min(n_folds, len(y)), **shuffled)
+    if len(single):
+        if request.task == "classification":
+            stratum = f"class {str(single[0])!r}"
+        else:
+            stratum = f"event {int(single[0])}"
         raise ValueError(
-            f"{what} has one row to learn from: cross-validation needs two of each. Leave it out,"
-            " or switch cross-validation off with --folds 0 and a C, such as --C 1."
+            f"{stratum} has one row to learn from: cross-validation needs two of each. Leave it"
+            " out, or switch cross-validation off with --folds 0 and a C, such as --C 1."
         )
-    return StratifiedKFold(int(min(folds, counts.min())), **shuffled)
+    return StratifiedKFold(int(min(n_folds, counts.min())), **shuffled)
 
 
 def _strata(request: FitRequest, y: AnyArray) -> AnyArray:
-    """What parts should have alike: the classes, or whether the event was observed."""
-    return y[:, 0].astype(int) if request.task == "survival" else y
+    """Return the targets; of survival, whether the event was observed.
+
+    Stratified folds have the same share of each of these values.
+    """
+    if request.task == "survival":
+        return y[:, 0].astype(int)
+    return y
+
+
+def _training_groups(training: TrainingTable) -> Indices | None:
+    """Return the groups of the training rows; None without groups."""
+    if training.groups is None:
+        return None
+    return training.groups[training.training_rows]
 
 
 def make_pipeline(training: TrainingTable) -> Pipeline:
-    """Return the preparation of the columns and the estimator, not yet fitted."""
+    """Return the preparation of the columns and the estimator, not fitted.
+
+    The estimator is the step ``model``.
+    """
     request = training.request
     methods.check_request(request)
-    scale = (
-        float(np.std(training.target.y[training.rest])) or 1.0
-        if request.task == "regression"
-        else 1.0
-    )
-    if request.folds == 0 and request.method != "ridge" and methods.price_of(request) is None:
+    scale = 1.0
+    if request.task == "regression":
+        scale = float(np.std(training.target.y[training.training_rows])) or 1.0
+    needs_value = request.folds == 0 and request.method != "ridge"
+    if needs_value and methods.given_value_of(request) is None:
         raise ValueError(
             f"--folds 0: without cross-validation give the C, such as --C {scale:.3g}."
         )
@@ -370,7 +462,7 @@ def make_pipeline(training: TrainingTable) -> Pipeline:
 
 
 def train(training: TrainingTable, pipeline: Pipeline, splitter: Any, advance: Advance) -> Trained:
-    """Choose C, then fit to all rows.
+    """Choose C by cross-validation, then fit to all training rows.
 
     Parameters
     ----------
@@ -378,144 +470,227 @@ def train(training: TrainingTable, pipeline: Pipeline, splitter: Any, advance: A
     pipeline : Pipeline
         Preparation, then ``model``.
     splitter : splitter or None
-        What divides the rows into parts.
+        What divides the training rows into folds; None for no cross-validation.
     advance : callable
-        Called with what is done next and how many steps are done, of one per part and one for the
-        fit to all rows.
+        Called with what is done next and how many steps are done, of one per fold and one for the
+        fit to all training rows.
     """
-    request, task = training.request, training.target.task
-    table, y = training.table.iloc[training.rest], training.target.y[training.rest]
-    start = perf_counter()
     if splitter is None:
-        advance("fitting to all rows", 0)
-        groups = None if training.groups is None else training.groups[training.rest]
-        params = {} if groups is None else {"model__groups": groups}
-        target = None if task == "one-class" else y
-        _, said = _with_warnings(lambda: pipeline.fit(table, target, **params))
-        seconds = perf_counter() - start
-        if request.method != "ridge":
-            return Trained(training, pipeline, methods.price_of(request) or 1.0, seconds, said)
-        model = pipeline.named_steps["model"]
-        held = _left_out(model, task, y, groups, methods.baseline_of(task, y, y, request.nu))
-        return Trained(training, pipeline, float(model.alpha_), seconds, said, held)
+        return _train_without_folds(training, pipeline, advance)
+    request = training.request
+    task = training.target.task
+    table = training.table.iloc[training.training_rows]
+    y = training.target.y[training.training_rows]
+    start = perf_counter()
+
+    # 1. Choose C, and the norm of the weights.
     strata = _strata(request, y)
     folds = list(splitter.split(strata, strata))
     path = _follow_paths(training, pipeline, folds, advance)
-    C, search = float(path.found.Cs[path.i]), None
+    C = float(path.result.Cs[path.i])
+
+    # 2. Fit to all training rows; rmkl chooses penalties of the kernels before.
+    search = None
     if request.method == "rmkl":
         advance("searching penalties", len(folds))
         chosen = clone(pipeline).set_params(**{f"model__{methods.parameter_of(request)}": C})
         search = _search_penalties(chosen, folds, request, table, y)
         chosen.set_params(model__penalties=search.best_estimator_.named_steps["model"].penalties)
         advance("fitting to all rows", len(folds))
-        chosen, said = _with_warnings(lambda: chosen.fit(table, y))
+        fitted, warned = _with_warnings(lambda: chosen.fit(table, y))
     else:
         advance("fitting to all rows", len(folds))
-        # Of survival it is the survival functions that rows held out calibrate.
-        has_shares = task in ("classification", "multi-label", "survival")
-        calibrates = has_shares and (request.proba or request.method != "bilinear")
-        chosen, said = _with_warnings(
-            lambda: path.found.fit(path.m, path.i, "sigmoid" if calibrates else None)
-        )
-    held = HeldOut(
-        "cross-validated",
-        path.scores[:, path.i],
-        path.predictions(path.i),
-        path.probabilities() if task == "classification" else None,
-        float(np.mean([methods.baseline_of(task, y[a], y[b], request.nu) for a, b in folds])),
+        # Held-out decision values calibrate the probabilities of classes and labels, and the
+        # survival functions.
+        has_probabilities = task in ("classification", "multi-label", "survival")
+        calibrates = has_probabilities and (request.proba or request.method != "bilinear")
+        calibration = "sigmoid" if calibrates else None
+        fitted, warned = _with_warnings(lambda: path.result.fit(path.m, path.i, calibration))
+
+    # 3. The held-out predictions, and the score of the answer without features.
+    baselines = [methods.baseline_of(task, y[a], y[b], request.nu) for a, b in folds]
+    probabilities = None
+    if task == "classification":
+        probabilities = path.probabilities()
+    held_out = HeldOut(
+        how="cross-validated",
+        scores=path.scores[:, path.i],
+        predictions=path.predictions(path.i),
+        probabilities=probabilities,
+        baseline=float(np.mean(baselines)),
     )
-    return Trained(training, chosen, C, perf_counter() - start, said, held, path, search)
+    seconds = perf_counter() - start
+    return Trained(training, fitted, C, seconds, warned, held_out, path, search)
 
 
-def _left_out(
+def _train_without_folds(training: TrainingTable, pipeline: Pipeline, advance: Advance) -> Trained:
+    """Fit to all training rows, with the C that is given; ridge learns it."""
+    request = training.request
+    task = training.target.task
+    table = training.table.iloc[training.training_rows]
+    y = training.target.y[training.training_rows]
+    groups = _training_groups(training)
+    start = perf_counter()
+    advance("fitting to all rows", 0)
+    target = None if task == "one-class" else y
+    params = {}
+    if groups is not None:
+        params["model__groups"] = groups
+    _, warned = _with_warnings(lambda: pipeline.fit(table, target, **params))
+    seconds = perf_counter() - start
+    if request.method != "ridge":
+        C = methods.given_value_of(request) or 1.0
+        return Trained(training, pipeline, C, seconds, warned)
+    model = pipeline.named_steps["model"]
+    baseline = methods.baseline_of(task, y, y, request.nu)
+    held_out = _leave_one_out(model, task, y, groups, baseline)
+    return Trained(training, pipeline, float(model.alpha_), seconds, warned, held_out)
+
+
+def _leave_one_out(
     model: Estimator, task: TaskName, y: AnyArray, groups: Indices | None, baseline: float
 ) -> HeldOut:
-    """Return the predictions of every row by a ridge machine without it, or without its group, in
-    closed form."""
-    left_out, how = model.loo_predictions_, "leave-one-out"
-    scores = methods.score_terms(task, y, left_out)
+    """Return the predictions of a ridge machine without each row, or without its group.
+
+    The machine has computed them in closed form.
+    """
+    predictions = model.loo_predictions_
+    how = "leave-one-out"
+    scores = methods.score_terms(task, y, predictions)
     if groups is not None:
-        # Errors within a group may be alike: the standard error is that of sums over groups.
-        sums = np.bincount(np.unique(groups, return_inverse=True)[1], scores - scores.mean())
-        scores, how = scores.mean() + sums * len(sums) / len(y), "leave-one-group-out"
-    return HeldOut(how, scores, left_out, getattr(model, "loo_probabilities_", None), baseline)
+        how = "leave-one-group-out"
+        # Errors within a group may be alike: the standard error is that of sums over groups. A
+        # number per group has the mean of the rows' terms and the spread of these sums.
+        group_numbers = np.unique(groups, return_inverse=True)[1]
+        sums = np.bincount(group_numbers, scores - scores.mean())
+        scores = scores.mean() + sums * len(sums) / len(y)
+    probabilities = getattr(model, "loo_probabilities_", None)
+    return HeldOut(how, scores, predictions, probabilities, baseline)
 
 
 def _follow_paths(
     training: TrainingTable, pipeline: Pipeline, folds: Any, advance: Advance
 ) -> PathChoice:
-    """Fit to all parts but one along the values of C, for every norm, and choose by the rows held
-    out."""
-    request, task = training.request, training.target.task
-    table, y = training.table.iloc[training.rest], training.target.y[training.rest]
-    # As the CV estimators choose, unless C, the norm, or what kernels cost, is given.
-    price = methods.price_of(request)
-    like = MKLSurvivalCV() if task == "survival" else MKLClassifierCV()
-    free = (
+    """Follow the values of C on every fold, and choose C and the norm.
+
+    Fits to all folds but one are made for every norm. The choice is made by the scores of the
+    held-out rows.
+    """
+    request = training.request
+    task = training.target.task
+    table = training.table.iloc[training.training_rows]
+    y = training.target.y[training.training_rows]
+
+    # 1. The values and norms that are tried: as the estimators with CV in their name do, unless C,
+    # the norm, or the costs of kernels are given.
+    C = methods.given_value_of(request)
+    target = None if task == "one-class" else y
+    defaults = MKLClassifierCV()
+    if task == "survival":
+        defaults = MKLSurvivalCV()
+    chooses_norm = (
         request.method == "mkl"
         and task != "one-class"
         and request.norm is None
         and not request.costs
     )
-    norms, Cs = like.norms if free else [None], like.Cs if price is None else [price]
+    norms = [None]
+    near = None
+    if chooses_norm:
+        norms = defaults.norms
+        near = defaults.near
+    Cs = defaults.Cs if C is None else [C]
     rule = (request.rule or "best").replace("-", "_")
 
+    # 2. The score that chooses: that of the task, but of hazards their likelihood.
     def score(model: Estimator, X: Any, y: Any = None) -> float:
         return methods.score_of(task, y, model.predict(X))
 
-    def scores_of(found: PathResult) -> Array:
-        return found.scores(likelihood if request.loss == "cox" else score, {})
+    choice_score = likelihood if request.loss == "cox" else score
 
+    def scores_of(result: PathResult) -> Array:
+        return result.scores(choice_score, {})
+
+    # 3. The fits of all folds.
     options = PathOptions(
-        scale=False,  # columns are prepared by the pipeline
+        scale=False,  # the pipeline standardises the columns
         n_jobs=request.jobs or 1,
         show=lambda text, done: advance("cross-validation", done),
-        near=like.near if free else None,
+        near=near,
         scores=scores_of,
         rule=rule,
     )
-    # Threads: the compiled loops let others run, and nothing has to be copied or started.
-    # What stopped early is counted.
+    # Threads: the compiled loops let others run, and nothing has to be copied or started. Fits that
+    # stop early warn; `cautions` counts them instead.
     with parallel_config(backend="threading"), warnings.catch_warnings(action="ignore"):
-        given = read_samples(pipeline, table, None if task == "one-class" else y)
-        found = search_paths(pipeline, given, folds, Cs, norms, options)
-    scores = scores_of(found)
-    m, i = found.best(scores, rule)
-    by_norm, norm = dict(zip(found.norms, scores, strict=True)), found.norms[m]
-    learned = found.learned(scores, rule) if norm == "uniform" else {}
-    summary = describe_choice(by_norm, norm, i, rule) if len(by_norm) > 1 else ""
-    own = found.scores(score, {})[m] if request.loss == "cox" else scores[m]
-    return PathChoice(found, m, i, own, by_norm, learned, summary)
+        samples = read_samples(pipeline, table, target)
+        result = search_paths(pipeline, samples, folds, Cs, norms, options)
+
+    # 4. The choice.
+    scores = scores_of(result)
+    m, i = result.best(scores, rule)
+    norm = result.norms[m]
+    scores_by_norm = dict(zip(result.norms, scores, strict=True))
+    learned_weights = {}
+    if norm == "uniform":
+        learned_weights = result.learned(scores, rule)
+    summary = ""
+    if len(scores_by_norm) > 1:
+        summary = describe_choice(scores_by_norm, norm, i, rule)
+    task_scores = scores[m]
+    if request.loss == "cox":
+        task_scores = result.scores(score, {})[m]
+    return PathChoice(result, m, i, task_scores, scores_by_norm, learned_weights, summary)
 
 
 def train_without(trained: Trained, view: str) -> tuple[Trained, Mask]:
-    """Train as before without the kernels of a view; also return which rows have another one, and
-    are learned from."""
-    training, names = trained.training, trained.model.view_names_
-    table, others = training.table.iloc[training.rest], {*names} - {view}
-    known = np.ones(len(table), dtype=bool)
-    if training.plan.impute in ("none", "views") and others <= {*training.views}:
-        known = np.any(
-            [table[training.views[name]["columns"]].notna().any(axis=1) for name in others], axis=0
-        )
-    kernels = [kernel for kernel, of in zip(training.kernels, names, strict=True) if of != view]
-    left = {part for name, *_ in kernels for part in (name, name.partition(":")[0])}
-    request = replace(
-        training.request,
-        costs=tuple(text for text in training.request.costs if text.rpartition("=")[0] in left),
-        method=(
-            "mkl"
-            if training.request.method == "rmkl" and len(kernels) < 2
-            else training.request.method
-        ),
+    """Return the fit without the kernels of a view, with the same options.
+
+    Returns
+    -------
+    trained : Trained
+        Its training rows are those that have another view.
+    has_other_view : ndarray of bool
+        Which of the former training rows these are.
+    """
+    training = trained.training
+    view_names = trained.model.view_names_
+    table = training.table.iloc[training.training_rows]
+    other_views = {*view_names} - {view}
+    has_other_view = np.ones(len(table), dtype=bool)
+    leaves_views_empty = training.plan.impute in ("none", "views")
+    if leaves_views_empty and other_views <= {*training.views}:
+        masks = [table[training.views[name]["columns"]].notna().any(axis=1) for name in other_views]
+        has_other_view = np.any(masks, axis=0)
+
+    kernels = [
+        kernel for kernel, name in zip(training.kernels, view_names, strict=True) if name != view
+    ]
+    # Costs of the kernels and views that are left out would be refused.
+    names_with_costs = {name for name, *_ in kernels}
+    names_with_costs |= {name.partition(":")[0] for name in names_with_costs}
+    request = training.request
+    costs = [text for text in request.costs if text.rpartition("=")[0] in names_with_costs]
+    method = request.method
+    if method == "rmkl" and len(kernels) < 2:
+        method = "mkl"
+    reduced = replace(
+        training,
+        request=replace(request, costs=tuple(costs), method=method),
+        kernels=kernels,
+        training_rows=training.training_rows[has_other_view],
     )
-    less = replace(training, request=request, kernels=kernels, rest=training.rest[known])
-    return train(less, make_pipeline(less), make_splitter(less), lambda what, done: None), known
+    trained_without = train(
+        reduced, make_pipeline(reduced), make_splitter(reduced), lambda what, done: None
+    )
+    return trained_without, has_other_view
 
 
 def _with_warnings(fit: Callable[[], Any]) -> tuple[Any, list[str]]:
-    """Return what a fit returns, and its warnings; not for use in threads, which share the
-    filters."""
+    """Return what a fit returns, and its warnings of convergence and of repeated samples.
+
+    Not for use in threads, which share the filters of warnings.
+    """
     with warnings.catch_warnings(record=True, action="ignore") as caught:
         warnings.simplefilter("always", ConvergenceWarning)
         warnings.filterwarnings("always", message=".*samples duplicate another one")
@@ -524,22 +699,24 @@ def _with_warnings(fit: Callable[[], Any]) -> tuple[Any, list[str]]:
 
 
 def _search_penalties(
-    chosen: Pipeline, folds: Any, request: FitRequest, table: Any, y: AnyArray
+    pipeline: Pipeline, folds: Any, request: FitRequest, table: Any, y: AnyArray
 ) -> Estimator:
+    """Return the search of the penalties of the kernels, by their cross-validated score."""
     # Fits that only choose penalties need few digits, and probabilities are for the last fit.
-    loose = clone(chosen).set_params(
-        model__tol=1e-2, **({"model__calibration": None} if request.proba else {})
-    )
+    params: Settings = {"model__tol": _PENALTY_SEARCH_TOL}
+    if request.proba:
+        params["model__calibration"] = None
+    n_kernels = len(pipeline.named_steps["model"].kernels)
+    is_quadratic = n_kernels <= _MOST_KERNELS_OF_QUADRATIC
+    scoring = "r2" if request.task == "regression" else "accuracy"
     search = ResponseSurfaceSearchCV(
-        loose,
+        clone(pipeline).set_params(**params),
         on=["model__penalties"],
         cv=folds,
         n_jobs=request.jobs,
-        order=(
-            2 if len(chosen.named_steps["model"].kernels) <= 6 else 1
-        ),  # quadratic, or a plane of more kernels
-        max_iter=10,
-        scoring="r2" if request.task == "regression" else "accuracy",
+        order=2 if is_quadratic else 1,
+        max_iter=_PENALTY_SEARCH_STEPS,
+        scoring=scoring,
     )
     with warnings.catch_warnings(action="ignore"):
         search.fit(table, y)
@@ -550,21 +727,30 @@ def _search_penalties(
 
 
 def publish(trained: Trained, make_page: Callable[[Trained], Page] | None = None) -> None:
-    """Write the model and, where there is a function that makes it, the report page; print the
-    facts."""
-    request, noted, card = trained.training.request, trained.noted, ModelCard(trained.model)
-    # Files are named once every one is written.
-    trained.pipeline.training_ = noted
+    """Write the model and the report page, and print the facts of the fit.
+
+    Parameters
+    ----------
+    trained : Trained
+    make_page : callable or None
+        Returns the page of a fit; None for no page.
+    """
+    request = trained.training.request
+    record = trained.record
+    card = ModelCard(trained.model)
+    # Files are named on stdout once all of them are written.
+    trained.pipeline.training_ = record
     trained.pipeline.schema_ = trained.training.schema
     save(trained.pipeline, request.output)
     if make_page is not None:
-        with noting(f"The model is complete: {request.output}."):
+        with note_on_failure(f"The model is complete: {request.output}."):
             make_page(trained).write(str(request.report))
     reason = f" ({request.reason})" if request.reason else ""
     loss = "" if request.loss is None else f" ({request.loss})"
-    clock = ("seconds in all", f"{perf_counter() - request.started:.1f}")
-    print_facts(f"{request.method}{reason}, {request.task}{loss}", [*facts(card, noted), clock])
-    print_shares(card.kernels, noted["gates"])
+    seconds = ("seconds in all", f"{perf_counter() - request.started:.1f}")
+    title = f"{request.method}{reason}, {request.task}{loss}"
+    print_facts(title, [*facts(card, record), seconds])
+    print_shares(card.kernels, record["gates"])
     say(*trained.warnings, *cautions(trained))
     print(f"Model: {request.output}")
     if make_page is not None:
@@ -572,117 +758,143 @@ def publish(trained: Trained, make_page: Callable[[Trained], Page] | None = None
 
 
 def cautions(trained: Trained) -> list[str]:
-    """Return what the user should not overlook, a line each."""
-    found, noted, path = [], trained.noted, trained.path
-    task, score, name = noted["task"], noted["score"], noted["price"]["name"]
-    Cs = [] if path is None else path.found.Cs.tolist()
+    """Return reasons to doubt the fit or its score, a sentence each."""
+    lines = []
+    task = trained.record["task"]
+    score = trained.record["score"]
+    path = trained.path
+
+    Cs = [] if path is None else path.result.Cs.tolist()
     if len(Cs) > 2 and trained.C in (Cs[0], Cs[-1]):
-        found.append(
+        name = trained.record["price"]["name"]
+        lines.append(
             f"the best {name}, {trained.C:g}, is at the edge of those tried ({min(Cs):g} to"
             f" {max(Cs):g}): one beyond may be better; try it with --C."
         )
-    steps = np.diff(trained.y) if task == "regression" else np.empty(0)
-    if (
-        score
-        and len(steps)
-        and trained.training.request.seed is None
-        and (np.all(steps >= 0) or np.all(steps <= 0))
-    ):
-        found.append(
+    if score and _is_split_by_target(trained):
+        lines.append(
             "the rows are sorted by the target, and parts are taken in their order; --seed 0"
             " shuffles them."
         )
     if path is not None:
-        tried, met = ~np.isnan(path.scores), path.found.gaps(path.m) <= path.found.model.tol
-        if np.any(tried & ~met):
-            found.append(
-                f"{np.sum(tried & ~met)} of {tried.sum()} cross-validation fits stopped early."
+        was_tried = ~np.isnan(path.scores)
+        is_converged = path.result.gaps(path.m) <= path.result.model.tol
+        stopped_early = was_tried & ~is_converged
+        if np.any(stopped_early):
+            lines.append(
+                f"{np.sum(stopped_early)} of {was_tried.sum()} cross-validation fits stopped early."
             )
-    if (
-        task != "one-class"
-        and score
-        and score["mean"] <= score["baseline"] + 2 * (score["error"] or 0.0)
-    ):
-        found.append(
-            f"{score['name']} is not better than {methods.SCORES[task][1]} by two standard errors:"
-            " the columns may not predict the target."
-        )
-    by_support = trained.training.request.method in ("mkl", "rmkl", "localized")
-    if task == "classification" and trained.model.support_fraction_ > 0.9 and by_support:
-        found.append(
+    if score and task != "one-class":
+        margin = 2 * (score["error"] or 0.0)
+        if score["mean"] <= score["baseline"] + margin:
+            lines.append(
+                f"{score['name']} is not better than {methods.SCORES[task][1]} by two standard"
+                " errors: the columns may not predict the target."
+            )
+    has_margin = trained.training.request.method in ("mkl", "rmkl", "localized")
+    has_classes = task == "classification"
+    if has_classes and has_margin and trained.model.support_fraction_ > _MANY_SUPPORT_VECTORS:
+        lines.append(
             "nearly every row is a support vector: predictions will be slow, and the classes"
             " overlap."
         )
-    return found
+    return lines
+
+
+def _is_split_by_target(trained: Trained) -> bool:
+    """Return whether the folds of a regression are stretches of sorted targets."""
+    if trained.record["task"] != "regression" or trained.training.request.seed is not None:
+        return False
+    steps = np.diff(trained.y)
+    return len(steps) > 0 and bool(np.all(steps >= 0) or np.all(steps <= 0))
 
 
 # Rows without labels ------------------------------------------------------------------------------
 
 
 def run_unlabelled(request: EmbedRequest) -> None:
-    """Read the table, fit, write or print coordinates and clusters, and print the facts."""
+    """Embed or cluster the rows of a table, and write or print the coordinates."""
     import pandas as pd
 
-    # Rows without targets are read as those of a one-class machine are.
-    shared: Settings = {one.name: getattr(request, one.name) for one in fields(TableRequest)}
+    # 1. Read the table, without targets as for a one-class machine, and fit.
+    shared: Settings = {field.name: getattr(request, field.name) for field in fields(TableRequest)}
     training = read_training_table(FitRequest(**shared, task="one-class"), unlabelled_kernels())
     raw = tables.read_table(request.path)
     tables.require(raw, request.ids, request.path)
-    own = raw.iloc[training.places]
     say(*describe_views(training), *training.notes)
     pipeline = Pipeline([*training.plan.steps(), ("model", make_model(request, training.kernels))])
-    with warnings.catch_warnings(record=True, action="always") as said:
+    with warnings.catch_warnings(record=True, action="always") as caught:
         pipeline.fit(training.table)
-    say(*dict.fromkeys(str(one.message) for one in said))
+    say(*dict.fromkeys(str(warning.message) for warning in caught))
     model = pipeline.named_steps["model"]
-    ids: Settings = {}
-    if request.ids:
-        carried = tables.read_as_written(request.path, request.ids).iloc[training.places]
-        ids = {name: carried[name].to_numpy() for name in request.ids}
-    found = pd.DataFrame(ids | placed(getattr(model, "labels_", None), model.embedding_))
-    if getattr(model, "n_clusters_", 0) > 1:
-        found["silhouette"] = rounded({"silhouette": model.silhouette_})["silhouette"]
-    pipeline.training_ = training.noted
+    pipeline.training_ = training.record
     pipeline.schema_ = training.schema
+
+    # 2. The table of coordinates, beside the columns of --id.
+    columns: Settings = {}
+    if request.ids:
+        carried = tables.read_as_written(request.path, request.ids).iloc[training.file_rows]
+        columns = {name: carried[name].to_numpy() for name in request.ids}
+    columns |= columns_of_embedding(getattr(model, "labels_", None), model.embedding_)
+    if getattr(model, "n_clusters_", 0) > 1:
+        columns |= rounded({"silhouette": model.silhouette_})
+    coordinates = pd.DataFrame(columns)
+
+    # 3. Write the files that are named.
     if request.output is None:
-        print(tables.table_text(found), end="")
+        print(tables.table_text(coordinates), end="")
     else:
-        tables.write_table(found, request.output)
-        print_facts(str(request.path), [("rows", str(len(found))), *ModelCard(model).facts])
-        print_shares(ModelCard(model).kernels)
-        print(f"Table: {request.output} ({len(found)} rows)")
+        tables.write_table(coordinates, request.output)
+        card = ModelCard(model)
+        print_facts(str(request.path), [("rows", str(len(coordinates))), *card.facts])
+        print_shares(card.kernels)
+        print(f"Table: {request.output} ({len(coordinates)} rows)")
     if request.model is not None:
         save(pipeline, request.model)
         say(f"Model: {request.model}")
     if request.report is not None:
-        target = None if request.target is None else own[request.target].to_numpy()
+        target = None
+        if request.target is not None:
+            target = raw.iloc[training.file_rows][request.target].to_numpy()
         unlabelled_page(pipeline, training, target).write(request.report)
         say(f"Report: {request.report}")
 
 
 def make_model(request: EmbedRequest, kernels: list[Any]) -> Estimator:
-    """Return the estimator of a request; columns are put on one scale before it."""
-    given: Settings = {
+    """Return the estimator of an embedding or of clusters, not fitted."""
+    options: Settings = {
         "kernels": kernels,
         "weights": request.weights,
         "random_state": request.seed,
-        "scale": False,
+        "scale": False,  # the pipeline standardises the columns
     }
     if not isinstance(request, ClusterRequest):
-        return MKLKernelPCA(n_components=request.components or 2, **given)
-    given |= {
-        "n_clusters": request.clusters or "auto",
-        "n_components": request.components or "auto",
-    }
-    return MKLClustering(embedding=request.embedding, **given)
+        return MKLKernelPCA(n_components=request.components or 2, **options)
+    return MKLClustering(
+        n_clusters=request.clusters or "auto",
+        n_components=request.components or "auto",
+        embedding=request.embedding,
+        **options,
+    )
 
 
 def unlabelled_page(pipeline: Any, training: TrainingTable, target: AnyArray | None) -> Page:
-    """Return the page: views and their similarity, clusters, the embedding; pictures are there when
-    matplotlib is."""
-    model, what = pipeline.named_steps["model"], f"{len(training.table)} rows without labels"
-    lead = f"{what}: {type(model).__name__} on the sum of the kernels of {len(model.views_)} views."
-    page = Page(f"{training.request.path.name}: {what}", lead)
+    """Return the page of an embedding or of clusters; its pictures need matplotlib.
+
+    Parameters
+    ----------
+    pipeline : Pipeline
+        Fitted.
+    training : TrainingTable
+    target : ndarray or None
+        The column of --target, by which the rows of a second picture are coloured.
+    """
+    model = pipeline.named_steps["model"]
+    rows = f"{len(training.table)} rows without labels"
+    page = Page(
+        f"{training.request.path.name}: {rows}",
+        f"{rows}: {type(model).__name__} on the sum of the kernels of {len(model.views_)} views.",
+    )
     page.table("Summary.", ("what", "value"), ModelCard(model).facts)
     weights = [
         [name, f"{weight:.3f}", training.lacking.get(name, 0)]
@@ -690,30 +902,37 @@ def unlabelled_page(pipeline: Any, training: TrainingTable, target: AnyArray | N
     ]
     page.table("The views.", ("view", "weight", "lacked by"), weights)
     if hasattr(model, "labels_") and model.n_clusters_ > 1:
-        each = [(k, model.silhouette_[model.labels_ == k]) for k in range(model.n_clusters_)]
-        sizes = [[str(k), len(own), f"{np.mean(own):.3f}"] for k, own in each]
-        page.table("The clusters.", ("cluster", "rows", "mean silhouette"), sizes)
+        clusters = []
+        for k in range(model.n_clusters_):
+            silhouettes = model.silhouette_[model.labels_ == k]
+            clusters.append([str(k), len(silhouettes), f"{np.mean(silhouettes):.3f}"])
+        page.table("The clusters.", ("cluster", "rows", "mean silhouette"), clusters)
     if find_spec("matplotlib") is not None:
-        from kernelmosaic import plots
-
-        page.figure(
-            plots.ViewSimilarityDisplay.from_estimator(model),
-            "Similarity",
-            "How alike the views are.",
-        )
-        for y, by in [
-            (None, ""),
-            *([] if target is None else [(target, f", by {training.request.target}")]),
-        ]:
-            drawn = plots.EmbeddingDisplay.from_estimator(pipeline, training.table, y)
-            page.figure(
-                drawn,
-                f"The rows in two coordinates{by}",
-                f"The rows, in two of the coordinates{by}.",
-            )
-        page.figure(
-            plots.EigenvaluesDisplay.from_estimator(model),
-            "Eigenvalues",
-            "Eigenvalues, the largest first.",
-        )
+        _add_unlabelled_pictures(page, pipeline, training, target)
     return page
+
+
+def _add_unlabelled_pictures(
+    page: Page, pipeline: Any, training: TrainingTable, target: AnyArray | None
+) -> None:
+    """Add the pictures of a page: views, coordinates, eigenvalues."""
+    from kernelmosaic import plots
+
+    model = pipeline.named_steps["model"]
+    page.figure(
+        plots.ViewSimilarityDisplay.from_estimator(model), "Similarity", "How alike the views are."
+    )
+    colourings: list[tuple[AnyArray | None, str]] = [(None, "")]
+    if target is not None:
+        colourings.append((target, f", by {training.request.target}"))
+    for y, by in colourings:
+        page.figure(
+            plots.EmbeddingDisplay.from_estimator(pipeline, training.table, y),
+            f"The rows in two coordinates{by}",
+            f"The rows, in two of the coordinates{by}.",
+        )
+    page.figure(
+        plots.EigenvaluesDisplay.from_estimator(model),
+        "Eigenvalues",
+        "Eigenvalues, the largest first.",
+    )

@@ -1,5 +1,7 @@
-"""What a model file holds, and what the terminal shows: tables on stdout; notes and a progress bar
-on stderr."""
+"""The content of a model file, and what the terminal shows.
+
+Tables go to stdout; notes and the progress bar go to stderr.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from rich.console import Console
@@ -24,17 +26,38 @@ from kernelmosaic.cli.methods import SCORES, figure
 from kernelmosaic.cli.requests import InspectRequest, TaskName
 from kernelmosaic.engine.pipelines import unwrap
 from kernelmosaic.estimators.card import KernelShare, ModelCard
-from kernelmosaic.persistence import info, load
+from kernelmosaic.persistence import ModelFileInfo, info, load
 from kernelmosaic.tables import some
+
+#: Tables of a page with more rows than this have a box that filters them. Chosen by hand.
+MOST_ROWS_AT_A_GLANCE = 12
+
+#: The least share of all weights with which a kernel is listed: below it, a weight would print as
+#: 0.0000.
+_LEAST_SHARE = 5e-5
+
+#: The largest weight below which weights are printed with significant digits, in place of four
+#: digits after the point: those of ridge kernels may all be small.
+_SMALL_WEIGHTS = 0.1
+
+#: The seconds between two lines of progress where there is no terminal. Chosen by hand: the log of
+#: a build stays short.
+_SECONDS_BETWEEN_LINES = 10.0
+
+#: The seconds of progress that the time left is estimated from, on a terminal: an hour, as one step
+#: may take minutes.
+_SECONDS_OF_SPEED_ESTIMATE = 3600
+
+# The model file -----------------------------------------------------------------------------------
 
 
 def load_model(path: Path) -> tuple[Estimator, Estimator, Settings]:
-    """Return the estimator in a model file, the kernel learner inside it, and what `kernelmosaic
-    fit` noted.
+    """Return the estimator in a model file, the kernel learner inside it, and its record.
 
-    Of models made elsewhere, the names of the columns are known if they have any.
+    The record is what `kernelmosaic fit` wrote of the fit. Models that were fitted in Python have
+    none: then its entries are None or empty, but for the names of the columns if they have any.
     """
-    # `inspect` names the versions.
+    # `inspect` names the versions, so that a warning of another one is not needed.
     with warnings.catch_warnings(action="ignore", category=InconsistentVersionWarning):
         estimator = load(path)
     model = unwrap(estimator)
@@ -43,234 +66,295 @@ def load_model(path: Path) -> tuple[Estimator, Estimator, Settings]:
             f"the file holds {type(estimator).__name__}, which is not a fitted model of"
             " kernelmosaic."
         )
-    unknown = (
-        "task",
-        "method",
-        "target",
-        "rows",
-        "plan",
-        "score",
-        "test",
-        "gates",
-        "seconds",
-        "costs",
-    )
-    noted: Settings = dict.fromkeys(unknown)
-    noted |= {name: {} for name in ("price", "views", "lacking", "files")} | {
+    record: Settings = {
+        "task": None,
+        "method": None,
+        "target": None,
+        "rows": None,
+        "plan": None,
+        "score": None,
+        "test": None,
+        "gates": None,
+        "seconds": None,
+        "costs": None,
+        "price": {},
+        "views": {},
+        "lacking": {},
+        "files": {},
         "targets": [],
         "warnings": [],
-    }
-    noted |= {
         "columns": [str(name) for name in getattr(estimator, "feature_names_in_", [])],
         "choice": "",
     }
-    return estimator, model, noted | getattr(estimator, "training_", {})
+    record |= getattr(estimator, "training_", {})
+    return estimator, model, record
 
 
-def class_names(card: ModelCard, noted: Settings) -> list[Any]:
+def class_names(card: ModelCard, record: Settings) -> list[Any]:
     """Return the classes, or the names of the labels of which a row may have several."""
-    return list(noted["targets"]) if noted["task"] == "multi-label" else card.classes
-
-
-def facts(card: ModelCard, noted: Settings) -> list[tuple[str, str]]:
-    """Return name and value of what is known of a model: rows, choice and scores, then the facts of
-    its card."""
-    task, score, test, found = noted["task"], noted["score"], noted["test"], []
-    classes, views = class_names(card, noted), card.views
-    if task is not None:
-        found.append(("learned from", f"{noted['rows']} rows, {len(noted['columns'])} columns"))
-    if classes:
-        found.append(
-            (
-                "labels" if task == "multi-label" else "classes",
-                f"{len(classes)}: {some(classes, 10)}",
-            )
-        )
-    if task is None:
-        found += card.choice
-    else:
-        found.append(
-            (noted["price"]["name"], f"{noted['price']['value']:.4g} ({noted['price']['how']})")
-        )
-    if noted["choice"]:
-        found.append(("weights", noted["choice"]))
-    if score:
-        rows = f"{score['n']} rows" + (
-            f" in {score['folds']} folds" if score["how"] == "cross-validated" else ""
-        )
-        found.append(
-            (
-                f"{score['how']} {score['name']}",
-                with_error(task, score["mean"], score["error"], rows),
-            )
-        )
-        found.append((f"  {SCORES[task][1]}", figure(task, score["baseline"])))
-        found += [(f"{score['how']} {name}", text) for name, text in score["further"].items()]
-    if test:
-        text = with_error(task, test["value"], test["error"], f"{test['n']} rows")
-        found.append((f"{test['name']} on the test rows", text))
-    if 1 < len(views) < len(card.kernels):
-        found.append(
-            (
-                "shares of the views",
-                some([f"{name} {100 * one:.1f} %" for name, one in views.items()], 6),
-            )
-        )
-    return (
-        found
-        + card.facts
-        + ([("seconds of the fits", f"{noted['seconds']:.2f}")] if noted["seconds"] else [])
-    )
-
-
-def with_error(task: TaskName, value: float, error: float | None, rows: str) -> str:
-    """Write a score with its standard error, if there is one, and the rows that it is of."""
-    return f"{figure(task, value, error)} ({'' if error is None else 'standard error; '}{rows})"
-
-
-def share_rows(shares: Sequence[KernelShare], gates: Any) -> tuple[list[str], list[list[str]]]:
-    """Return head and rows of a table of kernels: name, weight, share and, of a localized model,
-    the gates.
-
-    Weights of another scale than one keep their digits.
-    """
-    head = [
-        "kernel",
-        "mean gate" if gates else "weight",
-        "share %",
-        *(["gate, 10 % to 90 %"] if gates else []),
-    ]
-    form = "#.3g" if max((share.weight for share in shares), default=1.0) < 0.1 else ".4f"
-    rows = [[share.name, f"{share.weight:{form}}", f"{100 * share.share:.1f}"] for share in shares]
-    for row in rows if gates else []:
-        low, _, high = gates[row[0]]
-        row.append(f"{low:.3f} to {high:.3f}")
-    return head, rows
+    if record["task"] == "multi-label":
+        return list(record["targets"])
+    return card.classes
 
 
 def gate_summary(model: Estimator, X: MatrixLike) -> dict[str, list[float]] | None:
-    """Return, for a localized model, the quantiles 0.1, 0.5 and 0.9 of each kernel's gates; None
-    for others."""
+    """Return the quantiles 0.1, 0.5 and 0.9 of each kernel's gates; None without gates.
+
+    Parameters
+    ----------
+    model : estimator
+        Localized models have gates, of shape (samples, kernels) or (samples, kernels, classes).
+    X : samples
+        Over which the quantiles are taken, and over all classes.
+    """
     if not hasattr(model, "gate"):
         return None
     gates = np.asarray(model.gate(X))
-    gates = gates if gates.ndim == 2 else np.moveaxis(gates, 2, 1).reshape(-1, gates.shape[1])
-    return dict(
-        zip(
-            model.kernel_names_, np.quantile(gates, (0.1, 0.5, 0.9), axis=0).T.tolist(), strict=True
-        )
-    )
+    if gates.ndim == 3:
+        gates = np.moveaxis(gates, 2, 1).reshape(-1, gates.shape[1])
+    quantiles = np.quantile(gates, (0.1, 0.5, 0.9), axis=0).T.tolist()
+    return dict(zip(model.kernel_names_, quantiles, strict=True))
+
+
+# Facts and tables as texts ------------------------------------------------------------------------
+
+
+def facts(card: ModelCard, record: Settings) -> list[tuple[str, str]]:
+    """Return name and value of the facts of a fit.
+
+    They are its rows, what was chosen, its scores, and the facts of its model. Of a model that was
+    fitted in Python, which has no record, they are those of its card.
+    """
+    task = record["task"]
+    score = record["score"]
+    test = record["test"]
+    classes = class_names(card, record)
+    lines = []
+
+    # What was learned from, and what was chosen.
+    if task is not None:
+        lines.append(("learned from", f"{record['rows']} rows, {len(record['columns'])} columns"))
+    if classes:
+        kind = "labels" if task == "multi-label" else "classes"
+        lines.append((kind, f"{len(classes)}: {some(classes, 10)}"))
+    if task is None:
+        lines += card.choice
+    else:
+        price = record["price"]
+        lines.append((price["name"], f"{price['value']:.4g} ({price['how']})"))
+    if record["choice"]:
+        lines.append(("weights", record["choice"]))
+
+    # Scores.
+    if score:
+        how = score["how"]
+        rows = f"{score['n']} rows"
+        if how == "cross-validated":
+            rows += f" in {score['folds']} folds"
+        text = describe_score(task, score["mean"], score["error"], rows)
+        lines.append((f"{how} {score['name']}", text))
+        lines.append((f"  {SCORES[task][1]}", figure(task, score["baseline"])))
+        lines += [(f"{how} {name}", value) for name, value in score["further"].items()]
+    if test:
+        text = describe_score(task, test["value"], test["error"], f"{test['n']} rows")
+        lines.append((f"{test['name']} on the test rows", text))
+
+    # The model. If every view has one kernel, the table of kernels has the shares of the views.
+    views = card.views
+    if 1 < len(views) < len(card.kernels):
+        shares = [f"{name} {100 * share:.1f} %" for name, share in views.items()]
+        lines.append(("shares of the views", some(shares, 6)))
+    lines += card.facts
+    if record["seconds"]:
+        lines.append(("seconds of the fits", f"{record['seconds']:.2f}"))
+    return lines
+
+
+def describe_score(task: TaskName, value: float, error: float | None, rows: str) -> str:
+    """Return a score as text, with its standard error and the rows that it is of."""
+    if error is None:
+        return f"{figure(task, value)} ({rows})"
+    return f"{figure(task, value, error)} (standard error; {rows})"
+
+
+def share_rows(shares: Sequence[KernelShare], gates: Any) -> tuple[list[str], list[list[str]]]:
+    """Return head and rows of a table of kernels, with weights, shares and gates.
+
+    Parameters
+    ----------
+    shares : sequence of KernelShare
+    gates : dict or None
+        As `gate_summary` returns it: with gates, the weights are their means.
+    """
+    head = ["kernel", "weight", "share %"]
+    if gates:
+        head = ["kernel", "mean gate", "share %", "gate, 10 % to 90 %"]
+    largest_weight = max((share.weight for share in shares), default=1.0)
+    form = "#.3g" if largest_weight < _SMALL_WEIGHTS else ".4f"
+    rows = []
+    for share in shares:
+        row = [share.name, f"{share.weight:{form}}", f"{100 * share.share:.1f}"]
+        if gates:
+            low, _, high = gates[share.name]
+            row.append(f"{low:.3f} to {high:.3f}")
+        rows.append(row)
+    return head, rows
+
+
+# `kernelmosaic inspect` ---------------------------------------------------------------------------
+
+#: The entries of the record that `inspect --json` prints, in their order.
+_PRINTED_ENTRIES = (
+    "task",
+    "method",
+    "target",
+    "price",
+    "rows",
+    "score",
+    "test",
+    "gates",
+    "seconds",
+    "columns",
+    "views",
+    "lacking",
+    "files",
+    "warnings",
+)
 
 
 def show_model(request: InspectRequest) -> None:
-    """Print the content of a model file."""
-    _, model, noted = load_model(request.model)
-    card, header = ModelCard(model), info(request.model)
-    cost = float(model.cost(noted["costs"] or [1.0] * len(model.kernel_names_)))
+    """Print the content of a model file, as tables or as JSON."""
+    _, model, record = load_model(request.model)
+    header = info(request.model)
+    card = ModelCard(model)
+    costs = record["costs"] or [1.0] * len(model.kernel_names_)
+    prediction_cost = float(model.cost(costs))
     if request.as_json:
-        kept = (
-            "task",
-            "method",
-            "target",
-            "price",
-            "rows",
-            "score",
-            "test",
-            "gates",
-            "seconds",
-            "columns",
-            "views",
-        )
-        found = {
-            "file": str(request.model),
-            "estimator": type(model).__name__,
-            **{
-                name: getattr(header, name)
-                for name in ("kernelmosaic_version", "sklearn_version", "created")
-            },
-            **{name: noted[name] for name in (*kept, "lacking", "files", "warnings")},
-            "classes": class_names(card, noted),
-            "kernels": [asdict(share) for share in card.kernels],
-            "support_vectors": len(model.support_),
-            "support_fraction": float(model.support_fraction_),
-            "cost": cost,
-            "objective": getattr(model, "criterion_" if card.is_ridge else "objective_", None),
-            "duality_gap": getattr(model, "duality_gap_", None),
-            "stationarity": float(model.stationarity_) if card.is_ridge else None,
-            "iterations": getattr(model, "n_iter_", None),
-        }
-        print(json.dumps(found, indent=2, ensure_ascii=False))
+        content: Settings = {"file": str(request.model)}
+        content |= _content_for_json(card, header, record, prediction_cost)
+        print(json.dumps(content, indent=2, ensure_ascii=False))
         return
+    lines = _describe_content(card, header, record, prediction_cost)
+    print_facts(str(request.model), lines)
+    print_shares(card.kernels, record["gates"])
+
+
+def _content_for_json(
+    card: ModelCard, header: ModelFileInfo, record: Settings, prediction_cost: float
+) -> Settings:
+    """Return the content of a model file as values that JSON can hold."""
+    model = card.model
+    objective = getattr(model, "objective_", None)
+    stationarity = None
+    if card.is_ridge:
+        objective = getattr(model, "criterion_", None)
+        stationarity = float(model.stationarity_)
+    return {
+        "estimator": type(model).__name__,
+        "kernelmosaic_version": header.kernelmosaic_version,
+        "sklearn_version": header.sklearn_version,
+        "created": header.created,
+        **{name: record[name] for name in _PRINTED_ENTRIES},
+        "classes": class_names(card, record),
+        "kernels": [asdict(share) for share in card.kernels],
+        "support_vectors": len(model.support_),
+        "support_fraction": float(model.support_fraction_),
+        "cost": prediction_cost,
+        "objective": objective,
+        "duality_gap": getattr(model, "duality_gap_", None),
+        "stationarity": stationarity,
+        "iterations": getattr(model, "n_iter_", None),
+    }
+
+
+def _describe_content(
+    card: ModelCard, header: ModelFileInfo, record: Settings, prediction_cost: float
+) -> list[tuple[str, str]]:
+    """Return name and value of everything in a model file but the weights of the kernels."""
+    versions = f"kernelmosaic {header.kernelmosaic_version}, scikit-learn {header.sklearn_version}"
     lines = [
-        ("estimator", type(model).__name__),
-        (
-            "written by",
-            f"kernelmosaic {header.kernelmosaic_version}, scikit-learn {header.sklearn_version}",
-        ),
+        ("estimator", type(card.model).__name__),
+        ("written by", versions),
         ("written on", header.created),
     ]
-    if noted["task"]:
-        target = f", target {noted['target']!r}" if noted["target"] else ""
-        lines.append(("task", f"{noted['task']} by {noted['method']}{target}"))
-    lines += facts(card, noted)
+    if record["task"]:
+        task = f"{record['task']} by {record['method']}"
+        if record["target"]:
+            task += f", target {record['target']!r}"
+        lines.append(("task", task))
+    lines += facts(card, record)
     if card.has_support:
-        lines.append(
-            ("cost of a prediction", f"{cost:.1f} (support vectors × share of kernels in use)")
-        )
-    columns, files = noted["columns"], noted["files"]
-    lines.append(("columns", f"{len(columns)}: {some(columns, 8)}" if columns else "none by name"))
+        cost = f"{prediction_cost:.1f} (support vectors × share of kernels in use)"
+        lines.append(("cost of a prediction", cost))
+
+    # Where the columns are from.
+    columns = record["columns"]
+    files = record["files"]
+    column_names = "none by name"
+    if columns:
+        column_names = f"{len(columns)}: {some(columns, 8)}"
+    lines.append(("columns", column_names))
     if files:
-        lines.append(
-            (
-                "table",
-                files["table"] + (f", joined by column {files['on']!r}" if files["on"] else ""),
-            )
-        )
-    for name, view in noted["views"].items():
-        source = f" from {', '.join(view['files'])}" if view["files"] else ""
-        lack = f"; {noted['lacking'][name]} rows lacked it" if noted["lacking"][name] else ""
-        lines.append(
-            (
-                f"  view {name}{source}",
-                f"{some(view['columns'], 4)}: {' + '.join(view['kernels'])}{lack}",
-            )
-        )
+        table = files["table"]
+        if files["on"]:
+            table += f", joined by column {files['on']!r}"
+        lines.append(("table", table))
+    for name, view in record["views"].items():
+        view_name = f"  view {name}"
+        if view["files"]:
+            view_name += f" from {', '.join(view['files'])}"
+        content = f"{some(view['columns'], 4)}: {' + '.join(view['kernels'])}"
+        n_lacking = record["lacking"][name]
+        if n_lacking:
+            content += f"; {n_lacking} rows lacked it"
+        lines.append((view_name, content))
     lines += [(f"  kernel {name}", path) for name, path in files.get("kernels", {}).items()]
-    print_facts(str(request.model), [*lines, *(("warning", text) for text in noted["warnings"])])
-    print_shares(card.kernels, noted["gates"])
+    return lines + [("warning", text) for text in record["warnings"]]
+
+
+# The terminal -------------------------------------------------------------------------------------
 
 
 def print_facts(title: str, lines: Sequence[tuple[str, str]]) -> None:
-    """Print facts, a line each."""
+    """Print name and value of facts, a line each."""
     print_table(title, ["", ""], lines, no_wrap=True)
 
 
 def print_shares(shares: Sequence[KernelShare], gates: Any = None) -> None:
-    """Print the kernels that count, the heaviest first; weights below 5e-5 print as zero."""
-    counted = sorted(
-        (share for share in shares if share.share >= 5e-5), key=lambda share: -share.share
-    )
-    print_table("Kernels", *share_rows(counted, gates))
-    left = len(shares) - len(counted)
-    if left:
-        print(f"{left} of {len(shares)} kernels {'has' if left == 1 else 'have'} weight 0.")
+    """Print the kernels of a weight, the largest first, and the number of the others."""
+    with_weight = [share for share in shares if share.share >= _LEAST_SHARE]
+    with_weight.sort(key=lambda share: -share.share)
+    head, rows = share_rows(with_weight, gates)
+    print_table("Kernels", head, rows)
+    n_without = len(shares) - len(with_weight)
+    if n_without:
+        verb = "has" if n_without == 1 else "have"
+        print(f"{n_without} of {len(shares)} kernels {verb} weight 0.")
 
 
 def print_table(
     title: str, head: Sequence[str], rows: Sequence[Sequence[str]], no_wrap: bool = False
 ) -> None:
-    """Print a table; with a head, all columns but the first are of figures."""
+    """Print a table.
+
+    Parameters
+    ----------
+    title : str
+    head : sequence of str
+        Names of the columns; empty texts for a table without a head. Named columns but the first
+        hold figures, which are aligned to the right.
+    rows : sequence of sequences of str
+    no_wrap : bool
+        Whether the cells of the first column stay on one line.
+    """
     table = Table(title=title, show_header=any(head), title_justify="left")
     for i, name in enumerate(head):
-        figures = name and i > 0
-        table.add_column(
-            name,
-            overflow="fold",
-            no_wrap=no_wrap and i == 0,
-            justify="right" if figures else "left",
-        )
+        is_first = i == 0
+        holds_figures = name and not is_first
+        alignment: Literal["left", "right"] = "right" if holds_figures else "left"
+        table.add_column(name, overflow="fold", no_wrap=no_wrap and is_first, justify=alignment)
     for row in rows:
-        table.add_row(*map(Text, row))  # brackets are not taken for markup
+        table.add_row(*map(Text, row))  # as Text, since brackets in a str are markup
     Console().print(table, highlight=False)
 
 
@@ -284,49 +368,71 @@ def say(*notes: str) -> None:
 def progress(
     total: int, clock: Callable[[], float] = perf_counter, console: Console | None = None
 ) -> Iterator[Callable[[str, int], None]]:
-    """Show how many of all steps are done, and the time left, while the block runs.
+    """Show the progress of a command while the block runs, and the time left.
 
-    The value is called with what is done next and how many steps are done. Without a terminal,
-    progress is printed in lines, at most one in ten seconds by the clock.
+    The block gets a function, to be called with what is done next and the number of steps done.
+    Without a terminal, progress is printed in lines, at most one in ten seconds.
+
+    Parameters
+    ----------
+    total : int
+        The number of steps.
+    clock : callable
+        Returns the time in seconds.
+    console : Console or None
+        Where to show the bar; None for stderr.
     """
     # FORCE_COLOR asks for colours, also in the log of a build, where a bar would be written again
     # and again.
-    console = console or Console(stderr=True, force_terminal=sys.stderr.isatty())
-    start = last = clock()
+    if console is None:
+        console = Console(stderr=True, force_terminal=sys.stderr.isatty())
     if not console.is_terminal:
-
-        def show_progress(what: str, done: int) -> None:
-            nonlocal last
-            now = clock()
-            if now - last >= 10.0:
-                last = now
-                left = (
-                    f", about {_duration((now - start) * (total - done) / done)} left"
-                    if done
-                    else ""
-                )
-                say(f"{what}: {done} of {total} steps after {_duration(now - start)}{left}")
-
-        yield show_progress
+        yield _line_printer(total, clock)
         return
     from rich import progress as rich
 
-    columns = rich.TextColumn("{task.description}"), rich.BarColumn(), rich.MofNCompleteColumn()
-    times = rich.TimeElapsedColumn(), rich.TextColumn("left:"), rich.TimeRemainingColumn()
     with rich.Progress(
-        *columns, *times, console=console, transient=True, speed_estimate_period=3600
+        rich.TextColumn("{task.description}"),
+        rich.BarColumn(),
+        rich.MofNCompleteColumn(),
+        rich.TimeElapsedColumn(),
+        rich.TextColumn("left:"),
+        rich.TimeRemainingColumn(),
+        console=console,
+        transient=True,
+        speed_estimate_period=_SECONDS_OF_SPEED_ESTIMATE,
     ) as bar:
         task = bar.add_task("preparing", total=total)
-        yield lambda what, done: bar.update(task, description=what, completed=done)
+        yield lambda step, done: bar.update(task, description=step, completed=done)
+
+
+def _line_printer(total: int, clock: Callable[[], float]) -> Callable[[str, int], None]:
+    """Return a function that prints progress in lines; its time runs from now."""
+    start = clock()
+    last_line = start
+
+    def show_progress(step: str, done: int) -> None:
+        nonlocal last_line
+        time = clock()
+        if time - last_line < _SECONDS_BETWEEN_LINES:
+            return
+        last_line = time
+        line = f"{step}: {done} of {total} steps after {_duration(time - start)}"
+        if done:
+            line += f", about {_duration((time - start) * (total - done) / done)} left"
+        say(line)
+
+    return show_progress
 
 
 def _duration(seconds: float) -> str:
+    """Return a duration in seconds or, from a minute and a half on, in minutes."""
     return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
 
 
 @contextmanager
-def noting(note: str) -> Iterator[None]:
-    """Add to an error of the system which file is written already."""
+def note_on_failure(note: str) -> Iterator[None]:
+    """Add a note to an error of the system, which says what is already written."""
     try:
         yield
     except OSError as error:

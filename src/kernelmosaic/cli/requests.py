@@ -1,5 +1,4 @@
-"""The options of every command: name, type, default, help and check of each are written here, and
-nowhere else."""
+"""The options of every command: the name, type, default, help and check of each."""
 
 # ruff: noqa: RUF009 (`option` returns a field)
 
@@ -27,6 +26,16 @@ LossName = Literal["cox", "censored", "rank"]
 
 
 def _refuse_unless(holds: Callable[[Any], bool], message: str) -> Callable[[Any], Any]:
+    """Return a check that refuses values for which a condition does not hold.
+
+    Parameters
+    ----------
+    holds : callable
+        The condition.
+    message : str
+        The error, a format of the value.
+    """
+
     def check(value: Any) -> Any:
         if value is not None and not holds(value):
             raise typer.BadParameter(message.format(value))
@@ -47,7 +56,7 @@ _parts = _refuse_unless(
 
 
 def _writable_file(path: Path | None) -> Path | None:
-    """Refuse a path that could not be written afterwards."""
+    """Return a path; refuse one that could not be written at the end of the command."""
     if path is None:
         return None
     try:
@@ -55,7 +64,8 @@ def _writable_file(path: Path | None) -> Path | None:
     except (OSError, ValueError) as error:
         raise typer.BadParameter(str(error)) from None
     try:
-        with TemporaryFile(dir=target.parent):  # permissions alone are no proof
+        # Permissions alone do not tell whether a folder can be written to.
+        with TemporaryFile(dir=target.parent):
             pass
         if target.exists() and not os.access(target, os.W_OK):
             raise PermissionError
@@ -64,17 +74,12 @@ def _writable_file(path: Path | None) -> Path | None:
     return path
 
 
+_TABLE_ENDINGS = (".csv", ".tsv", ".txt", ".parquet")
+
+
 def _model_file(path: Path | None) -> Path | None:
-    """Refuse the name of a table or a page, which the model would be taken for."""
-    if path and path.suffix.lower() in (
-        ".csv",
-        ".tsv",
-        ".txt",
-        ".parquet",
-        ".npz",
-        ".npy",
-        ".html",
-    ):
+    """Return the path of a model file; refuse endings that tables, arrays and pages have."""
+    if path and path.suffix.lower() in (*_TABLE_ENDINGS, ".npz", ".npy", ".html"):
         raise typer.BadParameter(
             f"{path} is not the name of a model file; give one such as {path.stem}.skops."
         )
@@ -82,11 +87,8 @@ def _model_file(path: Path | None) -> Path | None:
 
 
 def _table_file(path: Path | None) -> Path | None:
-    if (
-        path
-        and not path.is_dir()
-        and path.suffix.lower() not in (".csv", ".tsv", ".txt", ".parquet")
-    ):
+    """Return the path of a table; refuse endings that no table has."""
+    if path and not path.is_dir() and path.suffix.lower() not in _TABLE_ENDINGS:
         raise typer.BadParameter(f"{path}: the name must end in .csv, .tsv or .parquet.")
     return _writable_file(path)
 
@@ -95,10 +97,18 @@ def _table_file(path: Path | None) -> Path | None:
 
 
 def option(default: Any, help: str, *names: str, **settings: Any) -> Any:
-    """Return the field of a request that is an option.
+    """Return a field of a request that is an option of the command line.
 
-    Without names it is called like its field. One whose default is an empty tuple is repeatable,
-    and its name is in the singular: ``--view`` of ``views``.
+    Parameters
+    ----------
+    default : object
+        An option whose default is an empty tuple is repeatable.
+    help : str
+    *names : str
+        Such as ``--output`` and ``-o``. Without names an option is called like its field; a
+        repeatable one in the singular, ``--view`` of ``views``.
+    **settings
+        Further arguments of `typer.Option`.
     """
     return field(
         default=default, metadata={"typer": typer.Option, "names": names, "help": help, **settings}
@@ -106,7 +116,7 @@ def option(default: Any, help: str, *names: str, **settings: Any) -> Any:
 
 
 def argument(help: str, **settings: Any) -> Any:
-    """Return the field of a request that is an argument."""
+    """Return a field of a request that is an argument, without a name to type."""
     return field(metadata={"typer": typer.Argument, "help": help, **settings})
 
 
@@ -177,7 +187,7 @@ class TableRequest:
 
     @property
     def names_views(self) -> bool:
-        """Whether the views are given, and not guessed."""
+        """Whether the user names views; otherwise they are guessed."""
         return bool(self.views) or self.view_file is not None or self.gene_sets is not None
 
 
@@ -185,8 +195,9 @@ class TableRequest:
 class FitRequest(TableRequest):
     """Options of ``kernelmosaic fit``.
 
-    `task` and `method` are None until `with_method` sets them, with the `reason` for mkl where
-    ridge is the default. `started` is when the command began, by `perf_counter`.
+    `task` and `method` may be None until `methods.with_method` sets them. Two fields are no
+    options: `reason`, why the method is mkl where ridge is the default, and `started`, the time at
+    which the command began, by `perf_counter`.
     """
 
     target: str | None = option(
@@ -380,28 +391,51 @@ class DemoRequest:
 
 
 def command(run: Callable[[Any], None]) -> Callable[..., None]:
-    """Return a function that Typer reads as a command with the options of the request that another
-    one takes."""
-    request = get_type_hints(run)["request"]
-    hints, parameters, repeatable = get_type_hints(request), [], []
-    for one in fields(request):
-        settings = dict(one.metadata)
-        if not settings:
+    """Return a function that Typer reads as a command.
+
+    Its parameters are the fields of a request that are options or arguments; it makes the request
+    of their values and calls `run`.
+
+    Parameters
+    ----------
+    run : callable
+        With one parameter, called ``request`` and annotated with the class of the request.
+    """
+    request_class = get_type_hints(run)["request"]
+    hints = get_type_hints(request_class)
+    parameters = []
+    repeatable = []
+    for request_field in fields(request_class):
+        name = request_field.name
+        default = request_field.default
+        hint = hints[name]
+        settings = dict(request_field.metadata)
+        if not settings:  # neither an option nor an argument
             continue
-        make, hint, default = settings.pop("typer"), hints[one.name], one.default
-        names = settings.pop("names", ()) or [f"--{one.name.replace('_', '-')}"]
+        make = settings.pop("typer")
+        option_names = settings.pop("names", ()) or [f"--{name.replace('_', '-')}"]
         if default == ():
-            hint, default, names = list[str] | None, None, [names[0].removesuffix("s")]
-            repeatable.append(one.name)
-        read = make(..., **settings) if default is MISSING else make(default, *names, **settings)
+            repeatable.append(name)
+            # Typer repeats options that are lists.
+            hint = list[str] | None
+            default = None
+            option_names = [option_names[0].removesuffix("s")]
+        if default is MISSING:
+            declaration = make(..., **settings)
+        else:
+            declaration = make(default, *option_names, **settings)
         parameters.append(
-            Parameter(one.name, Parameter.KEYWORD_ONLY, default=read, annotation=hint)
+            Parameter(name, Parameter.KEYWORD_ONLY, default=declaration, annotation=hint)
         )
 
-    def call(**given: Any) -> None:
-        run(request(**given | {name: tuple(given[name] or ()) for name in repeatable}))
+    def call(**values: Any) -> None:
+        for name in repeatable:
+            values[name] = tuple(values[name] or ())
+        run(request_class(**values))
 
-    call.__name__, call.__doc__ = run.__name__, run.__doc__
-    call.__annotations__ = {one.name: one.annotation for one in parameters}
+    # Typer reads the name, the help text, the types and the defaults of a command from these.
+    call.__name__ = run.__name__
+    call.__doc__ = run.__doc__
+    call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     call.__dict__["__signature__"] = Signature(parameters)
     return call

@@ -29,18 +29,19 @@ def conditional_pvalue(
     """Test by permutations whether a kernel adds anything to a machine that does not have it.
 
     The null hypothesis is that the samples in the kernel's feature space are independent of the
-    targets, given the kernel of the machine. Its dual coefficients β are what the machine leaves
-    unexplained: of least squares the residuals over α, of hazards the martingale residuals. Ridge
-    regression on the machine's kernel, with an intercept and its ridge by leave-one-out error,
-    removes from β and from the tested kernel what it explains: a kernel that repeats those of the
-    machine adds nothing. The statistic is tr(β̃ᵀ K̃ β̃) / ‖Rβ̃‖² with K̃ = R K R, the slope of the
-    objective in the weight of what is left of the kernel; it is compared with that of β̃ in
-    permuted order.
+    targets, given the kernel of the machine. The dual coefficients β of the machine measure what it
+    leaves unexplained: for least squares they are the residuals divided by α, for hazards the
+    martingale residuals. Ridge regression on the machine's kernel, with an intercept and the ridge
+    of least leave-one-out error, removes the explained part from β and from the tested kernel: a
+    kernel that repeats those of the machine adds nothing. With R the matrix that turns targets into
+    residuals, the statistic is tr(β̃ᵀ K̃ β̃) / ‖Rβ̃‖² for K̃ = R K R, the gradient of the objective
+    in the weight of the remaining kernel K̃. It is compared with the statistics of β̃ in permuted
+    order.
 
-    A sample that lacks the tested view is left out: what stands in for its view is computed from
+    A sample that lacks the tested view is left out: the replacement of its view is computed from
     the other views, so that a completed kernel repeats what these say of the targets. The machine
-    is that of all samples. Where a sample lacks another view, the null hypothesis is conditional on
-    what the machine has in its place: a view that repeats another one adds something for the
+    is fitted to all samples. Where a sample lacks another view, the null hypothesis is conditional
+    on the replacement that the machine uses: a view that repeats another one adds something for the
     samples that lack the other.
 
     Parameters

@@ -137,9 +137,9 @@ def kernel_importance(
     *Dropped* is the difference of their scores: the information of the kernel that the others do
     not have. *Permuted* is the loss of the score of the model with all kernels when the kernel
     reads the view of another sample, drawn among those held out that have the view, while the other
-    kernels read the right one: how much this model relies on the kernel. What stands in for the
-    view of a sample that lacks it stays as it is. Of two kernels with the same information,
-    dropping either loses nothing, and permuting either may lose.
+    kernels read the right one: how much this model relies on the kernel. The replacement of a view
+    that a sample lacks is not permuted. Of two kernels with the same information, dropping either
+    loses nothing, and permuting either may lose.
 
     *Added*, with a `base`, is the difference of the scores with the base and the kernel, and with
     the base alone: what a view of omics adds to the clinical variables, without the other views.
