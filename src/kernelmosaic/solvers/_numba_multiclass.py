@@ -54,14 +54,11 @@ def solve_sample(
     high = gradient[0]
     stiffest = curvature[0]
     for c in range(1, k):
-        if gradient[c] < low:
-            low = gradient[c]
-        if gradient[c] > high:
-            high = gradient[c]
-        if curvature[c] > stiffest:
-            stiffest = curvature[c]
-    largest = own_upper if own_upper > C else C
-    width = stiffest * largest
+        low = gradient[c] if gradient[c] < low else low
+        high = gradient[c] if gradient[c] > high else high
+        stiffest = curvature[c] if curvature[c] > stiffest else stiffest
+    largest_beta = own_upper if own_upper > C else C
+    width = stiffest * largest_beta
     low = low - width
     high = high + width
 

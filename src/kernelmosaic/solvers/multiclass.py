@@ -406,8 +406,9 @@ class MultiOutput(WorkingSet[Solution]):
     def _move(self, samples: Any, goal: float, n_newton: int) -> int:
         """Maximise over some samples until none of their violations is above `goal`.
 
-        β and the residual are changed. At most `n_newton` Newton steps are taken, each once sample
-        steps converge slowly. Returns the number of sample steps.
+        `samples` are row numbers, or a slice of all rows. β and the residual are changed. At most
+        `n_newton` Newton steps are taken, each after sample steps that did not suffice. Returns the
+        number of sample steps.
         """
         K = self._block(samples)
         program = self.program.take(samples)
