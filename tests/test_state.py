@@ -32,9 +32,6 @@ NONE = {
     "estimators/_base.py: attributes._repr_html_inner is set from outside": (
         "scikit-learn has made it for this page"
     ),
-    "localized/learning.py: self.stack.samples is set from outside": (
-        "projections have a stack of their own"
-    ),
 }
 CHANGES = {
     "append",

@@ -165,7 +165,7 @@ def test_kernels_of_the_same_columns_have_landmarks_of_their_own():
 )
 def test_landmarks_overlap_where_samples_are_too_few(rank, firsts):
     kernel_set, _ = fit([Gaussian(2.0), Gaussian(3.0), Gaussian(4.0)], X, rank=rank)
-    assert [one.own[0] for one in kernel_set.maps] == firsts
+    assert [one.landmark_range[0] for one in kernel_set.maps] == firsts
     assert [len(one.root) for one in kernel_set.maps] == [min(rank, 60)] * 3
 
 

@@ -286,7 +286,7 @@ def test_what_a_rule_knows_of_the_samples_is_computed_once_for_all_blocks(normal
         return replace(one, normalization=normalization)
 
     kernel_set = KernelSet(tuple(map(counted, kernel_set.fitted)))
-    stack = ComputedStack(
+    stack = ComputedStack.of(
         kernel_set, kernel_set.views(X.copy()), np.dtype(np.float64), working_bytes=3000
     )
     assert len(list(stack.row_strips(len(X)))) > 3

@@ -31,12 +31,12 @@ def make(kind):
     )
     views = kernel_set.views(X)
     if kind == "computed":
-        return ComputedStack(kernel_set, views, np.dtype(np.float64), 4096)
+        return ComputedStack.of(kernel_set, views, np.dtype(np.float64), 4096)
     if "device" in kind:
         pytest.importorskip("torch", reason="torch is not installed")
         from kernelmosaic.backend import torch_backend
 
-        computed = ComputedStack(
+        computed = ComputedStack.of(
             kernel_set, views, np.dtype(np.float64), 4096, torch_backend("cpu")
         )
         return StoredStack.of(computed) if "stored" in kind else computed

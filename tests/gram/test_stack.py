@@ -59,7 +59,7 @@ def stacks(X, dtype=np.float64):
     views = kernel_set.views(X)
     # Working memory so small that every operation takes many strips.
     yield make_stack(kernel_set, views, dtype=dtype)
-    yield ComputedStack(kernel_set, views, np.dtype(dtype), working_bytes=3 * 8 * len(X) * 5)
+    yield ComputedStack.of(kernel_set, views, np.dtype(dtype), working_bytes=3 * 8 * len(X) * 5)
 
 
 @pytest.mark.parametrize("which", [0, 1], ids=["stored", "computed"])
@@ -136,7 +136,7 @@ class Counting(Kernel):
 
 def test_kernels_without_weight_are_not_read(samples):
     kernel_set = fit_mosaic(samples, [Linear(), Counting()], normalize=None)
-    stack = ComputedStack(kernel_set, kernel_set.views(samples), np.dtype(float), 2**20)
+    stack = ComputedStack.of(kernel_set, kernel_set.views(samples), np.dtype(float), 2**20)
     Counting.asked.clear()
     stack.combine(np.array([1.0, 0.0]))
     assert Counting.asked == []
@@ -146,7 +146,7 @@ def test_kernels_without_weight_are_not_read(samples):
 
 def test_quadratic_forms_read_only_support_rows_and_columns(samples):
     kernel_set = fit_mosaic(samples, [Counting()], normalize=None)
-    stack = ComputedStack(kernel_set, kernel_set.views(samples), np.dtype(float), 2**20)
+    stack = ComputedStack.of(kernel_set, kernel_set.views(samples), np.dtype(float), 2**20)
     beta = np.zeros(len(samples))
     beta[[2, 3, 5, 7]] = 1.0
     Counting.asked.clear()
@@ -316,7 +316,7 @@ def test_compiled_products_of_gaussians_beside_other_kernels(dtype, columns):
     )
     beta[rng.random(300) < 0.5] = 0.0
     kernel_set = fit_mosaic(X)
-    stack = ComputedStack(kernel_set, kernel_set.views(X), np.dtype(dtype), 2**20)
+    stack = ComputedStack.of(kernel_set, kernel_set.views(X), np.dtype(dtype), 2**20)
     Ks = np.array([type_clone(kernel).fit(X)(X) for kernel in KERNELS])
     Ks *= (300 / Ks.trace(axis1=1, axis2=2))[:, None, None]
     expected, support = (

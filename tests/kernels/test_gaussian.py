@@ -167,7 +167,7 @@ def test_exponentials_too_small_to_be_normal_are_zero(dtype):
 def test_the_median_is_that_of_numpy(n):
     values = np.random.RandomState(n).exponential(size=n)
     for given in (values, np.round(values, 1), np.where(values > 1, np.inf, values)):
-        assert distances._middle(given.copy(), "manhattan_distances") == np.median(given)
+        assert distances._median_distance(given.copy(), "manhattan_distances") == np.median(given)
 
 
 def test_city_block_distances_of_sparse_samples_with_indices_of_64_bits():

@@ -432,12 +432,12 @@ def test_iterations_share_their_labels():
     kernel = WeisfeilerLehman(3)
     X = kernel.validate(GRAPHS)
     kernel(X)
-    known = dict(X.known)
-    assert sorted(known) == [1, 2, 3]
+    labels = dict(X.cache)
+    assert sorted(labels) == [1, 2, 3]
     WeisfeilerLehman(3, "assignment")(X)
-    assert all(X.known[h] is known[h] for h in known)
-    assert not pickle.loads(pickle.dumps(X)).known
-    assert not X[[1, 1]].known
+    assert all(X.cache[h] is labels[h] for h in labels)
+    assert not pickle.loads(pickle.dumps(X)).cache
+    assert not X[[1, 1]].cache
     assert_array_equal(kernel(X[[1, 1, 4]]), kernel([GRAPHS[i] for i in (1, 1, 4)]))
 
 

@@ -94,7 +94,7 @@ def test_it_may_start_at_random_orthonormal_directions():
     )  # whatever the samples are
     kernel = Projected(Linear(), 2, random_state=1, init="random").fit(X)
     assert not np.allclose(kernel.W_, W)
-    first, second = (kernel.start(np.random.RandomState(seed), alone=True) for seed in (0, 1))
+    first, second = (kernel.start(np.random.RandomState(seed), is_single=True) for seed in (0, 1))
     assert_allclose(first.T @ first, np.eye(2), atol=1e-12)
     assert not np.allclose(first, second)
 

@@ -275,7 +275,7 @@ def test_stored_and_computed_stacks_combine_alike_under_gates(dtype):
     gates[3, 0] = 1e-300
     views = kernel_set.views(X)
     stored = make_stack(kernel_set, views, dtype=dtype)
-    computed = ComputedStack(kernel_set, views, np.dtype(np.float64), 2**20)
+    computed = ComputedStack.of(kernel_set, views, np.dtype(np.float64), 2**20)
     naive = np.zeros((40, 40))
     for m, kernel in enumerate(kernel_set.fitted):
         row_scale = kernel.normalization.row_scale(X)

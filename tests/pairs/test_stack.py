@@ -100,7 +100,7 @@ def test_values_between_new_pairs_and_training_pairs(mode):
     X, Z = samples(mode, 25), samples(mode, 9, seed=3)
     kernel_set = fitted(mode, X)
     left, right = kernel_set.views(Z), kernel_set.views(X)
-    factors = PairFactors(kernel_set, left, right)
+    factors = PairFactors.between(kernel_set, left, right)
     beta = rng.normal(size=(25, 2))
     for m, K in kernel_set.blocks(left, right, range(len(kernel_set))):
         plan = factors.plan(np.eye(len(kernel_set))[m])
@@ -136,7 +136,7 @@ def test_an_antisymmetric_kernel_of_rank_one_is_zero_in_products_too():
     assert stack.quadratic_forms(beta)[0] == 0.0
     assert_allclose(stack.combine(np.array([0.5, 2.0])).products(beta), 2.0 * K @ beta, **close)
     assert not stack.combine(np.array([1.0, 0.0])).products(beta).any()
-    factors = PairFactors(kernel_set, kernel_set.views(X[:7]), views)
+    factors = PairFactors.between(kernel_set, kernel_set.views(X[:7]), views)
     assert_allclose(
         factors.times(factors.plan(np.ones(2)), factors.table(beta[:, None])),
         (K @ beta)[:7, None],
@@ -149,7 +149,7 @@ def test_every_formula_is_computed_once_a_side():
     right = [(f"r{k}", Gaussian(float(k + 1)), [2, 3, 4]) for k in range(5)]
     X = pairs(20)[:, :5].astype(float)
     kernel_set = KernelSet.fit(lay_specs(read_kernels(pairwise(left, right)), X), X, None)
-    factors = PairFactors(kernel_set, *[kernel_set.views(X)] * 2)
+    factors = PairFactors.between(kernel_set, *[kernel_set.views(X)] * 2)
     assert (len(factors.A), len(factors.B), len(factors.terms)) == (4, 5, 20)
     assert len(factors.plan(rng.rand(20))) == 4  # those of a left matrix are one product
     assert len(factors.plan(np.outer(rng.rand(4), rng.rand(5)).ravel())) == 1

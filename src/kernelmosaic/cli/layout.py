@@ -30,7 +30,7 @@ from kernelmosaic.kernels import (
 )
 from kernelmosaic.kernels.matrices import join_samples
 from kernelmosaic.kernels.views import default_kernels, one_class_kernels
-from kernelmosaic.ridge.estimator import ridge_kernels
+from kernelmosaic.ridge.kernels import ridge_kernels
 from kernelmosaic.tables import meant, read_columns, read_matrix, require, some, texts_of
 
 #: The column of row numbers that precomputed kernels read, where the user names none.

@@ -303,8 +303,8 @@ class Expansion:
         if not has_device(self.device) or not isinstance(kernels, KernelSet):
             return replace(self, eta=self.eta[:1]).combined(X, Y)[0]
         backend = torch_backend(str(self.device))
-        right = kernels.samples(kernels.views(Y), backend)
-        left = right if X is Y else kernels.samples(kernels.views(X), backend, across=right)
+        right = kernels.place_samples(kernels.views(Y), backend)
+        left = right if X is Y else kernels.place_samples(kernels.views(X), backend, across=right)
         out = backend.zeros((left.n_samples, right.n_samples))
         for rows in row_strips(left.n_samples, device_entries(backend) // right.n_samples):
             for k, block in kernels.blocks(left.take(rows), right, range(len(kernels)), np.float64):

@@ -12,7 +12,7 @@ from copy import copy
 from dataclasses import dataclass, fields, replace
 from importlib import import_module
 from types import MappingProxyType
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -140,6 +140,12 @@ class TrainingSet(ABC):
 
     kernel_set: Any
     samples: MatrixLike
+    #: Whether the kernels are known by features; else samples are compared with each other.
+    in_features: ClassVar[bool] = False
+    #: The samples as exact kernels read them; empty for kernels in features.
+    views: Views = Views()
+    #: What completes views that samples lack, now or later; None if all have all views.
+    missing: MissingViews | None = None
     #: Between all samples, as far as kernels were fitted to them.
     distances: Distances = MappingProxyType({})
     # Kept by hand: a thread that makes a stack would hold the lock of Python 3.11's
@@ -284,7 +290,6 @@ class ExactSet(TrainingSet):
     """Kernels as they are: samples are compared with each other."""
 
     kernel_set: KernelSet
-    missing: MissingViews | None
     # Of every kernel, the training samples that stand in for it where some lack it; known once the
     # stack is made.
     shares: list[Any] | None = None
@@ -338,7 +343,7 @@ class ExactSet(TrainingSet):
             stores=stores,
         )
         if self.missing is not None and self.present is not None:
-            if not isinstance(stack, StoredStack):
+            if stack.matrices is None:
                 raise MemoryError(
                     f"X: missing views are completed in stored matrices, but {stack.form}; raise"
                     " memory_budget, or fit to fewer samples."
@@ -392,7 +397,8 @@ class ExactSet(TrainingSet):
     def without(self, m: int) -> ExactSet | None:
         # What stands in for a view that samples lack depends on the other kernels.
         if (
-            not isinstance(self._stack, StoredStack)
+            self._stack is None
+            or self._stack.matrices is None
             or self.device is not None
             or self.present is not None
         ):
@@ -401,7 +407,7 @@ class ExactSet(TrainingSet):
         some = copy(self)
         some.kernel_set = self.kernel_set.take(kept)
         some.views = self.kernel_set.take_views(self.views, kept)
-        exact = ComputedStack(
+        exact = ComputedStack.of(
             some.kernel_set, some.views, self._stack.dtype, 3 * self._stack.matrices[0].nbytes
         )
         some._stack, some._kernel = StoredStack(self._stack.matrices[kept], exact), None
@@ -499,6 +505,7 @@ class ExactSet(TrainingSet):
 class FeatureSet(TrainingSet):
     """Kernels in features, of samples that may stay where they are."""
 
+    in_features = True
     kernel_set: FeatureMaps
 
     def _fit_kernels(self, options: KernelOptions, specs: list[KernelSpec], X: MatrixLike) -> None:

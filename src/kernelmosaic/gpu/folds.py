@@ -18,7 +18,7 @@ from kernelmosaic.engine.tasks import Task
 from kernelmosaic.engine.training_set import ExactSet
 from kernelmosaic.gpu.paths import learn_paths
 from kernelmosaic.gram.normalizing import UnitTrace, Unscaled
-from kernelmosaic.gram.stack import StoredStack, make_stack
+from kernelmosaic.gram.stack import make_stack
 from kernelmosaic.learning.certificate import Learned
 from kernelmosaic.learning.factory import make_learner
 from kernelmosaic.learning.fixed import FixedWeights
@@ -168,7 +168,7 @@ def _follow_group(folds: list[TogetherFold], record: Callable[..., Any]) -> list
         budget=options.memory_budget,
         device=data.device,
     )
-    if not isinstance(stack, StoredStack):
+    if stack.matrices is None:
         return None
     removed = np.array([one.normalization.removed for one in data.kernel_set.fitted])
     sizes = data.kernel_set.diagonals(views) + removed[:, np.newaxis]

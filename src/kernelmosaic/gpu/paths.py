@@ -21,7 +21,7 @@ from kernelmosaic.gpu.programs import (
     take_steps,
 )
 from kernelmosaic.gram.linear_algebra import free_curvature, keep_sum
-from kernelmosaic.gram.stack import StoredStack
+from kernelmosaic.gram.stack import MatrixStack
 from kernelmosaic.learning.certificate import (
     AIM,
     Entries,
@@ -91,7 +91,7 @@ class Counts:
 
 
 def learn_paths(
-    stack: StoredStack,
+    stack: MatrixStack,
     sizes: Array,
     paths: Sequence[Sequence[Any]],
     learners: Sequence[Learner],
@@ -103,7 +103,7 @@ def learn_paths(
 
     Parameters
     ----------
-    stack : StoredStack
+    stack : MatrixStack
         The kernels, on a device.
     sizes : ndarray of shape (P, n)
         What the entries' rounding is bounded by.

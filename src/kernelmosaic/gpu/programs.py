@@ -17,7 +17,7 @@ import numpy as np
 from kernelmosaic._typing import Array, ArrayOrTensor, RowIndex
 from kernelmosaic.backend import Backend, TorchBackend, backend_of
 from kernelmosaic.gram.linear_algebra import Cholesky
-from kernelmosaic.gram.stack import StoredStack
+from kernelmosaic.gram.stack import MatrixStack
 from kernelmosaic.solvers.program import VECTORS, Program
 
 # Kernels with columns of coefficients side by side, each with weights of its own ------------------
@@ -107,7 +107,7 @@ class ColumnKernels:
 
     Parameters
     ----------
-    stack : StoredStack
+    stack : MatrixStack
         The matrices, on a device.
     half : bool, optional
         Whether to keep them in half precision, too; where that is faster and there is memory,
@@ -126,7 +126,7 @@ class ColumnKernels:
     #: Largest eigenvalue over ridge up to which half precision serves.
     steepest = 2e4
 
-    def __init__(self, stack: StoredStack, half: bool | None = None) -> None:
+    def __init__(self, stack: MatrixStack, half: bool | None = None) -> None:
         self.stack, self.matrices, self.backend = (
             stack,
             stack.matrices,

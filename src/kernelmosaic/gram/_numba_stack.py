@@ -1,9 +1,8 @@
-"""The compiled passes of stacks on the host: over stored matrices, and over distances that kernels
-are read off.
+"""The compiled passes of stacks on the host: over stored matrices, and over distances.
 
-What `stack.StoredStack` calls comes first, each on the cores that are ours, then the loops over
-matrices, which read an entry once in the order it lies in memory, then the sums of Gaussians, which
-read a distance once whatever the number of widths.
+The functions that `stack.StoredStack` calls come first; each uses the cores that this process may
+use. Then come the loops over matrices, which read every entry once, in the order of memory, and the
+sums of Gaussians, which read every distance once for all widths.
 """
 
 from __future__ import annotations
@@ -20,6 +19,7 @@ from kernelmosaic._typing import AnyArray, Array, ArrayOrTensor, DType, Indices
 from kernelmosaic.backend import one_blas_thread, row_strips, run_threads
 from kernelmosaic.files import njit
 from kernelmosaic.gram.linear_algebra import nonzero_rows
+from kernelmosaic.gram.tuning import FEW_KERNELS, PRODUCT_STRIPS, SPARSE_SUPPORT
 from kernelmosaic.kernels.distances import unreliable_share
 
 #: Sums may be reordered, so that they vectorise.
@@ -30,11 +30,19 @@ _SQUARE = 16
 
 
 def combine(matrices: AnyArray, weights: AnyArray, out: AnyArray) -> AnyArray:
-    """Write Σ_m weights_m K_m."""
+    """Return Σ_m weights_m K_m, written to `out`.
+
+    Parameters
+    ----------
+    matrices : ndarray of shape (P, n, n)
+        The symmetric matrices K_m.
+    weights : ndarray of shape (P,)
+        The weights; kernels of weight zero are not read.
+    out : ndarray of shape (n, n)
+        The sum.
+    """
     active = np.flatnonzero(weights)
-    if (
-        len(active) <= 3
-    ):  # whole rows of so few kernels are read faster than half of them are mirrored
+    if len(active) <= FEW_KERNELS:
         combine_classes(matrices, weights[np.newaxis], out[np.newaxis])
         return out
     factors = weights[active].astype(matrices.dtype)
@@ -43,36 +51,54 @@ def combine(matrices: AnyArray, weights: AnyArray, out: AnyArray) -> AnyArray:
         add_lower(matrices, active, factors, out, rows.start, rows.stop)
         mirror_lower(out, rows.start, rows.stop)
 
-    # Strips of the lower triangle with about as many entries each, the longest rows first.
-    edges = np.unique(np.round(len(out) * np.sqrt(np.linspace(0.0, 1.0, 5))).astype(int))
-    run_threads(fill, [slice(int(a), int(b)) for a, b in pairwise(edges)][::-1], matrices.nbytes)
+    # Strips of the lower triangle with nearly equal numbers of entries; those of the longest rows
+    # are filled first.
+    fractions = np.sqrt(np.linspace(0.0, 1.0, PRODUCT_STRIPS + 1))
+    edges = np.unique(np.round(len(out) * fractions).astype(int))
+    strips = [slice(int(first), int(end)) for first, end in pairwise(edges)]
+    run_threads(fill, strips[::-1], matrices.nbytes)
     return out
 
 
 def combine_classes(matrices: AnyArray, weights: AnyArray, out: AnyArray) -> AnyArray:
-    """Write Σ_m weights[c, m] K_m into out[c]."""
-    n, counts = matrices.shape[1], np.count_nonzero(weights, axis=1)
+    """Return Σ_m weights[c, m] K_m of every class c, written to out[c].
+
+    Parameters
+    ----------
+    matrices : ndarray of shape (P, n, n)
+        The symmetric matrices K_m.
+    weights : ndarray of shape (classes, P)
+        The weights.
+    out : ndarray of shape (classes, n, n)
+        The sums.
+    """
+    n = matrices.shape[1]
+    # The active kernels of each class come first.
+    counts = np.count_nonzero(weights, axis=1)
     active = np.argsort(weights == 0, axis=1, kind="stable")
     factors = np.take_along_axis(weights, active, axis=1).astype(out.dtype)
 
     def fill(rows: slice) -> None:
         combine_rows(matrices, active, counts, factors, out, rows.start, rows.stop)
 
-    run_threads(fill, row_strips(n, -(-n // 4)), matrices.nbytes + out.nbytes)
+    strip_rows = -(-n // PRODUCT_STRIPS)
+    run_threads(fill, row_strips(n, strip_rows), matrices.nbytes + out.nbytes)
     return out
 
 
 def combine_gated(matrices: AnyArray, gates: AnyArray, out: AnyArray) -> AnyArray:
-    """Write Σ_m g_m g_mᵀ ∘ K_m for gates of shape (n, P)."""
+    """Return Σ_m g_m g_mᵀ ∘ K_m for gates of shape (n, P), written to `out`."""
     active = np.flatnonzero(np.any(gates != 0, axis=0))
     factors = np.ascontiguousarray(gates.T, dtype=matrices.dtype)
-    # Gates below rounding are no gates, and reading denormal numbers is slow.
+    # Gates below rounding count as zero: products with them may be denormal numbers, which are
+    # slow.
     factors[np.abs(factors) < np.finfo(matrices.dtype).eps ** 2] = 0.0
 
     def fill(rows: slice) -> None:
         add_gated_rows(matrices, active, factors, out, rows.start, rows.stop)
 
-    run_threads(fill, row_strips(len(out), -(-len(out) // 4)), matrices.nbytes)
+    strip_rows = -(-len(out) // PRODUCT_STRIPS)
+    run_threads(fill, row_strips(len(out), strip_rows), matrices.nbytes)
     return out
 
 
@@ -83,39 +109,53 @@ def products(
     kernels: Sequence[int] | AnyArray | None,
     entries: int,
 ) -> Array:
-    """Return K_m β at the given rows, picking up to so many entries out at once where β is
-    sparse."""
+    """Return K_m β at these rows, of shape (P, n_rows) or (P, n_rows, k).
+
+    Parameters
+    ----------
+    matrices : ndarray of shape (P, n, n)
+        The symmetric matrices K_m.
+    beta : ndarray of shape (n,) or (n, k)
+        Coefficients.
+    rows : ndarray of int or None
+        Row numbers; None means all.
+    kernels : sequence of int or None
+        The kernels that are multiplied, the products of others are zero; None means all.
+    entries : int
+        Most entries that are picked out of a matrix at once where β is sparse and has columns.
+    """
     P, n, _ = matrices.shape
     support = nonzero_rows(beta)
-    at = np.arange(n) if rows is None else rows
-    out = np.zeros((P, len(at), *beta.shape[1:]))
-    # Reading half of a matrix in order is faster than picking most of its entries one by one.
-    whole = len(support) > 0.3 * n
-    coefficients = (beta if whole else beta[support]).astype(matrices.dtype)
+    out_rows = np.arange(n) if rows is None else rows
+    out = np.zeros((P, len(out_rows), *beta.shape[1:]))
+    reads_all = len(support) > SPARSE_SUPPORT * n
+    coefficients = (beta if reads_all else beta[support]).astype(matrices.dtype)
     columns = np.ascontiguousarray(coefficients.T)
+    strip_rows = entries // max(len(support), 1)
 
     def multiply(m: int) -> None:
-        if beta.ndim > 1 and whole:
-            # The matrices are symmetric, and the few long rows of βᵀ suit the product better than
-            # columns.
+        if beta.ndim > 1 and reads_all:
+            # The matrices are symmetric, and a product of βᵀ, which has a few long rows, is faster
+            # than one of β.
             values = (columns @ matrices[m]).T
             out[m] = values if rows is None else values[rows]
         elif beta.ndim > 1:
-            for strip in row_strips(len(at), entries // max(len(support), 1)):
-                out[m, strip] = matrices[m][np.ix_(at[strip], support)] @ coefficients
-        elif whole:
+            for strip in row_strips(len(out_rows), strip_rows):
+                block = matrices[m][np.ix_(out_rows[strip], support)]
+                out[m, strip] = block @ coefficients
+        elif reads_all:
             values = np.empty(n, dtype=np.float64)
             symmetric_product(matrices[m], coefficients, values)
-            out[m] = values[at]
+            out[m] = values[out_rows]
         else:
-            block_products(matrices[m], at, support, coefficients, out[m])
+            block_products(matrices[m], out_rows, support, coefficients, out[m])
 
-    asked = range(P) if kernels is None else kernels
+    numbers = range(P) if kernels is None else kernels
     if beta.ndim == 1:
-        run_threads(multiply, asked, matrices.nbytes)
+        run_threads(multiply, numbers, matrices.nbytes)
     elif len(support):
         with one_blas_thread():
-            run_threads(multiply, asked, matrices.nbytes)
+            run_threads(multiply, numbers, matrices.nbytes)
     return out
 
 
@@ -123,8 +163,12 @@ def products(
 def add_lower(
     matrices: AnyArray, active: AnyArray, weights: AnyArray, out: AnyArray, first: int, last: int
 ) -> None:
-    """Write Σ weights[a] matrices[active[a]] into the lower triangle of these rows of out."""
-    strip = 4096  # columns that stay in the first-level cache while the kernels pass by
+    """Write Σ_a weights[a] matrices[active[a]] into rows `first` to `last` of `out`.
+
+    Only the lower triangle is written.
+    """
+    # Columns of a row that stay in the first-level cache while all kernels are added to it.
+    strip = 4096
     for i in range(first, last):
         for start in range(0, i + 1, strip):
             stop = min(start + strip, i + 1)
@@ -139,15 +183,13 @@ def add_lower(
 
 @njit(cache=True, nogil=True)
 def mirror_lower(out: AnyArray, first: int, last: int) -> None:
-    """Copy these rows of the lower triangle into the columns of the upper, square by square."""
+    """Copy rows `first` to `last` of the lower triangle into the upper one, square by square."""
     for top in range(first, last, _SQUARE):
         bottom = min(top + _SQUARE, last)
         for left in range(0, bottom, _SQUARE):
             if bottom - top == _SQUARE and left + _SQUARE <= top:
-                source, target = (
-                    out[top:bottom, left : left + _SQUARE],
-                    out[left : left + _SQUARE, top:bottom],
-                )
+                source = out[top:bottom, left : left + _SQUARE]
+                target = out[left : left + _SQUARE, top:bottom]
                 for k in range(_SQUARE):
                     for i in range(_SQUARE):
                         target[k, i] = source[i, k]
@@ -159,10 +201,10 @@ def mirror_lower(out: AnyArray, first: int, last: int) -> None:
 
 @njit(cache=True, nogil=True)
 def write_transposed(block: AnyArray, out: AnyArray, top: int, left: int) -> None:
-    """Write the transpose of a block into out, from (top, left) on, square by square.
+    """Write the transpose of a block into `out`, whose upper left entry is (top, left).
 
-    What a square writes to a row is one vector, and so few rows at once are ones that memory keeps
-    up with.
+    It is written in squares: a row of a square is one vector, and memory keeps up with writes to as
+    many rows as a square has.
     """
     height, width = block.shape
     whole = height - height % _SQUARE
@@ -181,8 +223,10 @@ def write_transposed(block: AnyArray, out: AnyArray, top: int, left: int) -> Non
 
 @njit(cache=True, nogil=True, fastmath=MATH)
 def symmetric_product(K: AnyArray, beta: AnyArray, out: AnyArray) -> None:
-    """out = K beta from the lower triangle, four rows a pass: an entry serves its row and its
-    column at once."""
+    """Write K beta into `out`, reading only the lower triangle of K, four rows in a pass.
+
+    Each entry that is read is used for its row and for its column.
+    """
     n = beta.shape[0]
     out[:] = 0.0
     zero = K[0, 0] * 0
@@ -193,18 +237,19 @@ def symmetric_product(K: AnyArray, beta: AnyArray, out: AnyArray) -> None:
             w, x, y, z = beta[i], beta[i + 1], beta[i + 2], beta[i + 3]
             sum_a = sum_b = sum_c = sum_d = zero
             for k in range(i):
-                own = beta[k]
-                sum_a += a[k] * own
-                sum_b += b[k] * own
-                sum_c += c[k] * own
-                sum_d += d[k] * own
+                beta_k = beta[k]
+                sum_a += a[k] * beta_k
+                sum_b += b[k] * beta_k
+                sum_c += c[k] * beta_k
+                sum_d += d[k] * beta_k
                 out[k] += (w * a[k] + x * b[k]) + (y * c[k] + z * d[k])
             out[i] += sum_a
             out[i + 1] += sum_b
             out[i + 2] += sum_c
             out[i + 3] += sum_d
         for r in range(i, i + height):
-            # What four rows leave: the square on the diagonal, and whole rows at the very end.
+            # The entries that the loop above does not read: the square on the diagonal, and the
+            # whole of the last rows, which are fewer than four.
             for k in range(i if height == 4 else 0, r):
                 out[r] += K[r, k] * beta[k]
                 out[k] += K[r, k] * beta[r]
@@ -215,7 +260,7 @@ def symmetric_product(K: AnyArray, beta: AnyArray, out: AnyArray) -> None:
 def block_products(
     K: AnyArray, rows: AnyArray, columns: AnyArray, beta: AnyArray, out: AnyArray
 ) -> None:
-    """out[r] = Σ_c K[rows[r], columns[c]] beta[c], reading only these entries."""
+    """Write Σ_c K[rows[r], columns[c]] beta[c] into out[r], reading only these entries."""
     for r in range(rows.shape[0]):
         row = K[rows[r]]
         total = 0.0
@@ -228,12 +273,14 @@ def block_products(
 def add_gated_rows(
     matrices: AnyArray, active: AnyArray, gates: AnyArray, out: AnyArray, first: int, last: int
 ) -> None:
-    """Write Σ_m g_m[i] K_m[i, k] g_m[k] into these rows of out; gates has shape (P, n).
+    """Write Σ_m g_m[i] K_m[i, k] g_m[k] into rows `first` to `last` of `out`.
 
-    Whole rows: reading both halves in order is faster than mirroring one. A kernel whose gate is
-    zero for a row is not read there.
+    Whole rows are read: that is faster than reading a half and mirroring it. A kernel whose gate is
+    zero for a row is not read there. The gates have the shape (P, n).
     """
-    n, strip = out.shape[1], 2048
+    n = out.shape[1]
+    # Columns of a row, and of gates, that stay in the first-level cache.
+    strip = 2048
     for i in range(first, last):
         for start in range(0, n, strip):
             stop = min(start + strip, n)
@@ -241,38 +288,41 @@ def add_gated_rows(
             row[:] = 0.0
             for a in range(active.shape[0]):
                 m = active[a]
-                own = gates[m, i]
-                if own == 0.0:
+                row_gate = gates[m, i]
+                if row_gate == 0.0:
                     continue
                 source = matrices[m, i, start:stop]
-                others = gates[m, start:stop]
+                column_gates = gates[m, start:stop]
                 for k in range(stop - start):
-                    # The gates first: their product is the same on both sides of the diagonal.
-                    row[k] += (own * others[k]) * source[k]
+                    # The gates are multiplied first: their product is rounded alike on both sides
+                    # of the diagonal.
+                    row[k] += (row_gate * column_gates[k]) * source[k]
 
 
 @njit(inline="always")
 def _combine_strip(
     matrices: AnyArray, i: int, left: int, active: AnyArray, weights: AnyArray, row: AnyArray
 ) -> None:
-    """row = Σ_a weights[a] matrices[active[a], i] from `left` on, four kernels a pass: fewer
-    writes."""
+    """Write Σ_a weights[a] matrices[active[a], i, left:] into `row`, of any length.
+
+    Four kernels are added in a pass, so that the row is written less often.
+    """
     row[:] = 0.0
     right = left + len(row)
     whole = len(active) - len(active) % 4
     for a in range(0, whole, 4):
-        first, second = matrices[active[a], i, left:right], matrices[active[a + 1], i, left:right]
-        third, fourth = (
-            matrices[active[a + 2], i, left:right],
-            matrices[active[a + 3], i, left:right],
-        )
+        first = matrices[active[a], i, left:right]
+        second = matrices[active[a + 1], i, left:right]
+        third = matrices[active[a + 2], i, left:right]
+        fourth = matrices[active[a + 3], i, left:right]
         p, q, r, s = weights[a], weights[a + 1], weights[a + 2], weights[a + 3]
         for j in range(len(row)):
             row[j] += p * first[j] + q * second[j] + r * third[j] + s * fourth[j]
     for a in range(whole, len(active)):
-        only, weight = matrices[active[a], i, left:right], weights[a]
+        source = matrices[active[a], i, left:right]
+        weight = weights[a]
         for j in range(len(row)):
-            row[j] += weight * only[j]
+            row[j] += weight * source[j]
 
 
 @njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
@@ -285,13 +335,15 @@ def combine_rows(
     start: int,
     stop: int,
 ) -> None:
-    """Fill whole rows of out[c] = Σ_a weights[c, a] matrices[active[c, a]] over the first counts[c]
-    kernels a.
+    """Write Σ_a weights[c, a] matrices[active[c, a]] into rows `start` to `stop` of out[c].
 
-    The stack is read once, not once a class. Writing the lower half only and mirroring it would
-    read less, but the mirroring writes down columns and takes longer than what it saves.
+    The sum is over the first counts[c] kernels. The stack is read once for all classes. Whole rows
+    are written: mirroring the lower half would read less, but its writes along columns take longer
+    than that saves.
     """
-    n, strip = matrices.shape[1], 512
+    n = matrices.shape[1]
+    # Columns of a row that stay in the first-level cache while kernels are added for all classes.
+    strip = 512
     for i in range(start, stop):
         for left in range(0, n, strip):
             right = min(left + strip, n)
@@ -303,16 +355,20 @@ def combine_rows(
 
 # Sums of Gaussians --------------------------------------------------------------------------------
 
-#: What the squared distances between samples X and Y less one centre are read off: inner products,
-#: the squared norms of both, X, Y and a share. D_ij = own[i] + others[j] − 2 inner[i, j]; where
-#: that is at most the share of own[i] + others[j], it is computed anew from X and Y. A plain tuple:
-#: calls of compiled code take longer with a named one.
+#: The numbers that squared distances between samples X and Y are computed from: inner products of
+#: the samples minus one centre, the squared norms of both then, X, Y and a share.
+#:
+#: D_ij = row_norms[i] + column_norms[j] − 2 inner[i, j]. Where that is at most the share of
+#: row_norms[i] + column_norms[j], rounding has cancelled too many digits, and it is computed anew
+#: from X and Y. It is a plain tuple, since calls of compiled code take longer with a named one.
 Tile = tuple[AnyArray, AnyArray, AnyArray, AnyArray, AnyArray, float]
 
 
 class Centred(NamedTuple):
-    """Samples X, the same less a centre, and their squared norms then: far from the origin norms
-    swallow distances."""
+    """Samples X, V = X minus a centre, and the squared norms of V.
+
+    Far from the origin, distances would be lost in the rounding of the norms of X.
+    """
 
     X: Array
     V: Array
@@ -320,37 +376,36 @@ class Centred(NamedTuple):
 
     @classmethod
     def of(cls, view: AnyArray, centre: AnyArray) -> Centred:
-        """Take the centre off samples."""
+        """Return samples with this centre."""
         X = np.ascontiguousarray(view, dtype=np.float64)
         V = X - centre
         return cls(X, V, np.einsum("ij,ij->i", V, V))
 
     def take(self, rows: Any) -> Centred:
         """Return some of the samples."""
-        return Centred(*(one[rows] for one in self))
+        return Centred(self.X[rows], self.V[rows], self.norms[rows])
 
     def unreliable(self, other: Centred, rates: Sequence[float], dtype: DType) -> float:
-        """Return `unreliable_share` between these samples and others, for Gaussians with these
-        rates."""
+        """Return the share of a `Tile` between these samples and others.
+
+        It is `unreliable_share` for Gaussians with these rates.
+        """
         steepest = -min(rates)
         largest = float(self.norms.max()) + float(other.norms.max())
-        return unreliable_share(
-            self.X.shape[1], largest, 1.0 / steepest if steepest else np.inf, dtype
-        )
+        scale = 1.0 / steepest if steepest else np.inf
+        return unreliable_share(self.X.shape[1], largest, scale, dtype)
 
     def tile(self, other: Centred, share: float) -> Tile:
-        """Return what the distances between these samples and others, less the same centre, are
-        read off."""
+        """Return the `Tile` between these samples and others with the same centre."""
         return self.V @ other.V.T, self.norms, other.norms, self.X, other.X, share
 
 
 @njit(inline="always")
 def fast_exp(x: Any) -> ArrayOrTensor:
-    """max(exp(x), 2⁻⁶⁰) of x ≤ 0 in single precision, to about two units in the last place, as 2^k
-    times a polynomial.
+    """Return max(exp(x), 2⁻⁶⁰) for x ≤ 0 in single precision, to about two units in the last place.
 
-    No branch, so that it vectorises. What is below 2⁻⁶⁰ would turn products into denormal numbers,
-    which are slow.
+    It is 2^k times a polynomial in f, with x log₂e = k + f and |f| ≤ ½, and has no branch, so that
+    it vectorises. Products with numbers below 2⁻⁶⁰ may be denormal, which are slow.
     """
     y = max(x * np.float32(1.4426950408889634), np.float32(-60.0))
     k = np.int32(y - np.float32(0.5))
@@ -367,8 +422,10 @@ def fast_exp(x: Any) -> ArrayOrTensor:
 
 @njit(inline="always")
 def exact_exp(x: Any) -> ArrayOrTensor:
-    """The same in double precision, max(exp(x), 2⁻¹⁰⁰⁰): terms of the series of 2^f, |f| ≤ ½, down
-    to rounding."""
+    """Return max(exp(x), 2⁻¹⁰⁰⁰) for x ≤ 0 in double precision, up to rounding.
+
+    It is 2^k times the Taylor series of 2^f, with x log₂e = k + f and |f| ≤ ½.
+    """
     y = max(x * 1.4426950408889634, -1000.0)
     k = np.int64(y - 0.5)
     f = (y - k) * 0.6931471805599453
@@ -391,19 +448,25 @@ def exact_exp(x: Any) -> ArrayOrTensor:
 
 @njit(inline="always")
 def fill_distances(
-    inner: Any, own: Any, others: Any, x: Any, Y: AnyArray, share: float, distances: AnyArray
+    inner: Any,
+    row_norm: Any,
+    column_norms: Any,
+    x: Any,
+    Y: AnyArray,
+    share: float,
+    distances: AnyArray,
 ) -> None:
-    """Write a row of D."""
-    close = 0
+    """Write a row of the squared distances of a `Tile` into `distances`."""
+    n_unreliable = 0
     for j in range(len(distances)):
-        total = own + others[j]
+        total = row_norm + column_norms[j]
         d = total - 2.0 * inner[j]
         distances[j] = d
-        close += d <= share * total
+        n_unreliable += d <= share * total
     # Two loops, so that the first one vectorises: most rows need no second.
-    if close:
+    if n_unreliable:
         for j in range(len(distances)):
-            total = own + others[j]
+            total = row_norm + column_norms[j]
             if total - 2.0 * inner[j] <= share * total:
                 d = 0.0
                 for c in range(x.shape[0]):
@@ -415,30 +478,35 @@ def fill_distances(
 def add_gaussians(
     tile: Tile, rates: NDArray[np.float32], weights: NDArray[np.float32], out: NDArray[np.float32]
 ) -> None:
-    """out[i, j] += Σ_m weights[m] exp(rates[m] D_ij)."""
-    inner, own, others, X, Y, share = tile
+    """Add Σ_m weights[m] exp(rates[m] D_ij) to out[i, j], with the D of the tile."""
+    inner, row_norms, column_norms, X, Y, share = tile
     width = out.shape[1]
     distances = np.empty(width, dtype=rates.dtype)
     for i in range(out.shape[0]):
         row = out[i]
-        fill_distances(inner[i], own[i], others, X[i], Y, share, distances)
+        fill_distances(inner[i], row_norms[i], column_norms, X[i], Y, share, distances)
         for m in range(rates.shape[0]):
-            rate, weight = rates[m], weights[m]
+            rate = rates[m]
+            weight = weights[m]
             for j in range(width):
                 row[j] += weight * fast_exp(rate * distances[j])
 
 
 @njit(cache=True, nogil=True, fastmath=MATH)
 def multiply_gaussians(tile: Tile, rates: AnyArray, beta: AnyArray, out: Array) -> None:
-    """out[m, i] += Σ_j exp(rates[m] D_ij) beta[m, j], with exponentials in the precision of
-    `rates`."""
-    inner, own, others, X, Y, share = tile
+    """Add Σ_j exp(rates[m] D_ij) beta[m, j] to out[m, i], with the D of the tile.
+
+    The exponentials are in the precision of `rates`.
+    """
+    inner, row_norms, column_norms, X, Y, share = tile
     width = beta.shape[1]
     distances = np.empty(width, dtype=rates.dtype)
     for i in range(out.shape[1]):
-        fill_distances(inner[i], own[i], others, X[i], Y, share, distances)
+        fill_distances(inner[i], row_norms[i], column_norms, X[i], Y, share, distances)
         for m in range(rates.shape[0]):
-            rate, factors = rates[m], beta[m]
+            rate = rates[m]
+            factors = beta[m]
+            # A zero of the precision of the rates.
             total = rate - rate
             for j in range(width):
                 total += factors[j] * _exp(rate * distances[j])
@@ -447,19 +515,20 @@ def multiply_gaussians(tile: Tile, rates: AnyArray, beta: AnyArray, out: Array) 
 
 @njit(cache=True, nogil=True, fastmath=MATH)
 def write_distances(tile: Tile, out: AnyArray) -> None:
-    """out[i, j] = D_ij."""
-    inner, own, others, X, Y, share = tile
+    """Write the D_ij of the tile into out[i, j]."""
+    inner, row_norms, column_norms, X, Y, share = tile
     for i in range(out.shape[0]):
-        fill_distances(inner[i], own[i], others, X[i], Y, share, out[i])
+        fill_distances(inner[i], row_norms[i], column_norms, X[i], Y, share, out[i])
 
 
 @njit(cache=True, nogil=True, fastmath=MATH)
 def write_gaussian(distances: AnyArray, rate: Any, weight: Any, out: AnyArray) -> None:
-    """out[i, j] = weight exp(rate D_ij), in the precision of all of them."""
+    """Write weight · exp(rate D_ij) into out[i, j]; all arrays are of the same precision."""
     for i in range(out.shape[0]):
-        row, own = out[i], distances[i]
+        row = out[i]
+        row_distances = distances[i]
         for j in range(out.shape[1]):
-            row[j] = weight * _exp(rate * own[j])
+            row[j] = weight * _exp(rate * row_distances[j])
 
 
 @njit(cache=True, nogil=True, fastmath=MATH)
@@ -472,36 +541,36 @@ def write_gaussians(
     top: int,
     left: int,
 ) -> None:
-    """Write weights[a] exp(rates[a] D) into matrices[kernels[a]], from (top, left) on, and its
-    mirror image.
+    """Write weights[a] exp(rates[a] D) and its mirror image into matrices[kernels[a]], for every a.
 
-    A block on the diagonal, of which the lower triangle of D is read, is its own transpose; it is
-    changed.
+    The upper left entry of the block is (top, left). For a block on the diagonal only the lower
+    triangle of D is read, and D is made symmetric.
     """
     height, width = distances.shape
     if top == left:
         mirror_lower(distances, 0, height)
-    room = np.empty((_SQUARE, width), dtype=matrices.dtype)
+    # A strip of the block, which stays in the cache until it is mirrored.
+    strip = np.empty((_SQUARE, width), dtype=matrices.dtype)
     for a in range(rates.shape[0]):
-        rate, weight, out = rates[a], weights[a], matrices[kernels[a]]
+        rate = rates[a]
+        weight = weights[a]
+        out = matrices[kernels[a]]
         for start in range(0, height, _SQUARE):
             rows = min(_SQUARE, height - start)
             for i in range(rows):
-                row, own, target = (
-                    room[i],
-                    distances[start + i],
-                    out[top + start + i, left : left + width],
-                )
+                row = strip[i]
+                row_distances = distances[start + i]
+                target = out[top + start + i, left : left + width]
                 for j in range(width):
-                    row[j] = weight * _exp(rate * own[j])
+                    row[j] = weight * _exp(rate * row_distances[j])
                 for j in range(width):
                     target[j] = row[j]
             if top != left:
-                write_transposed(room[:rows], out, left, top + start)
+                write_transposed(strip[:rows], out, left, top + start)
 
 
 def _exp(x: ArrayOrTensor) -> ArrayOrTensor:
-    """Exponential in the precision of x; compiled code takes the one or the other."""
+    """Return exp(x) in the precision of x: compiled code calls `fast_exp` or `exact_exp`."""
     raise NotImplementedError
 
 

@@ -1,5 +1,4 @@
-"""A combined kernel that is never written down: K = Z Zᵀ + diag e, known by what Z does to
-vectors."""
+"""A combined kernel that is never stored: K = Z Zᵀ + diag e, known by products with Z."""
 
 from __future__ import annotations
 
@@ -11,24 +10,30 @@ from typing import Any
 import numpy as np
 
 from kernelmosaic._typing import AnyArray, Array, ArrayOrTensor, DType, Indices, RowIndex
-from kernelmosaic.backend import Backend, backend_of
-from kernelmosaic.gram.gram import ClassGram, DenseGram, Gram
+from kernelmosaic.backend import backend_of
+from kernelmosaic.gram.gram import ClassGram, DenseGram, Gram, as_input
 from kernelmosaic.gram.linear_algebra import Cholesky
+from kernelmosaic.gram.tuning import (
+    CLASS_BLOCK_NUMBERS,
+    FREE_BLOCK_JITTER,
+    SMALLEST_FREE_BLOCK,
+)
 from kernelmosaic.kernels.base import Block
 
 
 @dataclass(frozen=True)
 class NewtonPass:
-    """What one pass of a Newton step returns.
+    """The result of one pass over the rows in a Newton step.
 
     Attributes
     ----------
     change : ndarray of shape (n,)
-        Z d.
+        Z d for the direction d.
     adjoint : ndarray of shape (D,) or (D, k)
-        Zᵀ V.
+        Zᵀβ at the end of the step.
     matrix : callable
-        Returns [Z, 1]ᵀ diag(θ) [Z, 1]: computed already, or by another pass when it is called.
+        Returns [Z, 1]ᵀ diag(θ) [Z, 1], of shape (D + 1, D + 1). The matrix was computed in the same
+        pass, or is computed by another one when this is called.
     """
 
     change: Any
@@ -39,20 +44,21 @@ class NewtonPass:
 class FactoredGram(Gram):
     """K = Z Zᵀ + diag e of n samples with D features: the operations that solvers use.
 
-    Each operation is one pass over the rows, wherever they are: in this process, on a device, on
-    other machines. What goes in and comes out are vectors of n numbers and matrices of D × D:
-    NumPy's, or those of the backend if such are given. Subclasses know Z alone; e, if there is any,
-    is added here.
+    Each operation is one pass over the rows of Z, which may be on the host, on a device or on other
+    machines. Arguments and results are vectors of n numbers and matrices of D × D: arrays of NumPy,
+    or of the backend if the arguments are. Subclasses implement products with Z; the diagonal e is
+    added here.
 
     Attributes
     ----------
     n_features : int
         D.
     wide : float
-        Blocks with this many times more samples than features are better solved in their features.
+        Blocks with this many times more samples than features are faster to solve in their
+        features.
     stored : bool
-        Whether a pass costs its arithmetic only: features are stored, not computed anew or on other
-        machines.
+        Whether a pass costs its arithmetic alone. It is False where features are computed anew, or
+        are on other machines.
     """
 
     factored = True
@@ -60,7 +66,7 @@ class FactoredGram(Gram):
     wide: float = np.inf
     stored: bool = True
 
-    # What Z does ----------------------------------------------------------------------------------
+    # Products with Z ------------------------------------------------------------------------------
 
     @abstractmethod
     def apply(self, W: ArrayOrTensor) -> ArrayOrTensor:
@@ -72,11 +78,15 @@ class FactoredGram(Gram):
 
     @abstractmethod
     def normal_matrix(self, theta: ArrayOrTensor, precise: bool = False) -> ArrayOrTensor:
-        """Return [Z, 1]ᵀ diag(θ) [Z, 1], of shape (D + 1, D + 1), for θ ≥ 0; rows where it is zero
-        are not read.
+        """Return [Z, 1]ᵀ diag(θ) [Z, 1], of shape (D + 1, D + 1).
 
-        Unless it is to be precise, features in single precision may be multiplied in single
-        precision.
+        Parameters
+        ----------
+        theta : array of shape (n,)
+            θ ≥ 0; rows where it is zero are not read.
+        precise : bool
+            Whether to multiply in double precision. If not, features in single precision may be
+            multiplied in single precision.
         """
 
     def newton_pass(
@@ -86,55 +96,55 @@ class FactoredGram(Gram):
         rule: Callable[..., Any],
         rows: RowIndex,
     ) -> NewtonPass:
-        """Follow a direction d and look at its end: Z d, Zᵀβ and the normal matrix of θ, in one
-        trip where trips cost.
+        """Return Z d, and Zᵀβ and the normal matrix of θ at the residual minus Z d.
+
+        On other machines this is one trip, in place of three.
 
         Parameters
         ----------
         direction : array of shape (D,) or None
-            d; None for zeros. Of NumPy or of the backend, as is what is returned.
+            d; None for zeros. An array of NumPy or of the backend, as the results are.
         residual : array of shape (n,)
-            Residuals before the step, from which Z d is taken.
+            Residuals before the step, from which Z d is subtracted.
         rule : callable
-            Sample by sample, from residuals and the rows: β and θ. It must be possible to pickle.
+            Returns β and θ of all samples from their residuals and `rows`. It must be possible to
+            pickle.
         rows : tuple of ndarray of shape (n,)
-            What the rule reads of each sample; the same arrays in every pass.
+            Further arguments of the rule, the same arrays in every pass.
         """
-        change = (
-            backend_of(residual).xp.zeros_like(residual)
-            if direction is None
-            else self.apply(direction)
-        )
+        if direction is None:
+            change = backend_of(residual).xp.zeros_like(residual)
+        else:
+            change = self.apply(direction)
         beta, theta = rule(residual - change, *rows)
         return NewtonPass(change, self.adjoint(beta), lambda: self.normal_matrix(theta))
 
     def adjoint_and_matrix(self, V: ArrayOrTensor, theta: ArrayOrTensor) -> tuple[Any, Any]:
-        """Return Zᵀ V and the precise normal matrix of θ, in one trip where trips cost."""
+        """Return Zᵀ V and the precise normal matrix of θ; on other machines this is one trip."""
         return self.adjoint(V), self.normal_matrix(theta, precise=True)
 
     @abstractmethod
     def placed_rows(self, which: Indices) -> ArrayOrTensor:
-        """Return these rows of Z where the features are."""
+        """Return these rows of Z, an array of the backend."""
 
     def rows(self, which: Indices) -> Array:
-        """Return these rows of Z, in this process."""
+        """Return these rows of Z, an array of NumPy."""
         return self.backend.to_numpy(self.placed_rows(which))
 
     @abstractmethod
     def squared_norms(self) -> Array:
-        """Return the squared norms of the rows of Z."""
+        """Return the squared norms of the rows of Z, of shape (n,)."""
 
     def in_double(self) -> FactoredGram | None:
-        """Return the same kernel with normal matrices in double precision; None if these are so
-        already."""
+        """Return this kernel with normal matrices in double precision; None if they are already."""
         return None
 
-    # What K does ----------------------------------------------------------------------------------
+    # Products with K ------------------------------------------------------------------------------
 
     def products(self, beta: ArrayOrTensor, exact: bool = False) -> ArrayOrTensor:
-        """Return K β by reading the rows twice where β is not zero and once where it is.
+        """Return K β; rows are read twice where β is not zero, and once where it is zero.
 
-        There are no better features than these: they are always exact.
+        Features are always exact, since no more precise ones are known.
         """
         out = self.apply(self.adjoint(beta))
         if self.shift is not None:
@@ -151,8 +161,10 @@ class FactoredGram(Gram):
         return K
 
     def written(self) -> AnyArray:
-        """Return all entries in single precision, which are kept for the curvature at the same
-        weights."""
+        """Return all entries in single precision.
+
+        They are kept, since solvers read them again for curvature at the same weights.
+        """
         if self._written is None:
             Z = self.placed_rows(np.arange(self.n_samples)).astype(np.float32)
             self._written = Z @ Z.T
@@ -161,57 +173,71 @@ class FactoredGram(Gram):
         return np.asarray(self._written)
 
     def diagonal(self) -> Array:
-        norms = self.squared_norms()
-        return norms if self.shift is None else norms + self.shift
+        return self._shifted(self.squared_norms())
 
     def take(self, rows: RowIndex) -> FactoredGram:
-        """Return the kernel of these samples, their rows side by side where the features are."""
-        part = DenseFactors(self.placed_rows(rows))
-        part.shift = None if self.shift is None else self.shift[self.host_rows(rows)]
-        return part
+        """Return the kernel of these samples, with their rows of Z stored in one array."""
+        shift = None if self.shift is None else self.shift[self.host_rows(rows)]
+        return DenseFactors(self.placed_rows(rows), shift)
 
     def products_given(self, beta: Array, adjoint: Array) -> Array:
-        """Return K β where Zᵀ β, the adjoint, is known."""
+        """Return K β from β and the known Zᵀβ."""
         out: Array = self.apply(adjoint)
         return out if self.shift is None else out + self.shift * beta
 
     def products_of(self, part: Any, rows: Indices, beta: Array) -> Array:
-        # The part's rows are stored: Zᵀβ needs no pass over all.
+        # The rows of the part are stored: Zᵀβ needs no pass over all rows.
         out: Array = self.apply(part.adjoint(beta))
         if self.shift is not None:
             out[rows] += self.shift[rows] * beta
         return out
 
     def solve_free(self, rows: Indices, ridge: Array, right: Array) -> Array:
-        if self._written is not None:  # a rough answer needs no other precision
+        if self._written is not None:
+            # A rough solution does not need more than single precision.
             return DenseGram(self._written).solve_free(rows, ridge, right)
         if len(rows) <= self.n_features:
             return super().solve_free(rows, ridge, right)
-        # Through the features, of which there are fewer; every step is a pass over the rows,
-        # wherever they are.
-        ridge = ridge if self.shift is None else ridge + self.shift[rows]
+        # With fewer features than samples the system is solved in the features, in passes over the
+        # rows: (ZZᵀ + S)⁻¹ = S⁻¹ − S⁻¹Z (1 + ZᵀS⁻¹Z)⁻¹ ZᵀS⁻¹ for a diagonal S.
+        if self.shift is not None:
+            ridge = ridge + self.shift[rows]
         size = float(self.squared_norms()[rows].mean()) + float(ridge.mean())
-        if size < 1e-290:  # such a block has no usable inverse
+        if size < SMALLEST_FREE_BLOCK:
             return np.zeros_like(right)
-        softened = ridge + 1e-5 * size
-        place, scaled = self.backend.asarray, right / softened[:, np.newaxis]
-        theta, spread = np.zeros(self.n_samples), np.zeros((self.n_samples, right.shape[1]))
-        theta[rows], spread[rows] = 1.0 / softened, scaled
-        adjoint, M = self.adjoint_and_matrix(place(spread), place(theta))
+        softened = ridge + FREE_BLOCK_JITTER * size
+        scaled = right / softened[:, np.newaxis]
+        theta = np.zeros(self.n_samples)
+        theta[rows] = 1.0 / softened
+        all_scaled = np.zeros((self.n_samples, right.shape[1]))
+        all_scaled[rows] = scaled
+        placed_scaled = self.backend.asarray(all_scaled)
+        placed_theta = self.backend.asarray(theta)
+        adjoint, M = self.adjoint_and_matrix(placed_scaled, placed_theta)
         M = M[:-1, :-1]
         diagonal = self.backend.diagonal_view(M)
         diagonal += 1.0
-        answer = self.apply(Cholesky(M).solve(adjoint))
-        return np.asarray(scaled - self.backend.to_numpy(answer)[rows] / softened[:, np.newaxis])
+        correction = self.backend.to_numpy(self.apply(Cholesky(M).solve(adjoint)))[rows]
+        return np.asarray(scaled - correction / softened[:, np.newaxis])
 
 
 class DenseFactors(FactoredGram):
-    """K = Z Zᵀ with Z in one array, of shape (n, D), here or on a device."""
+    """K = Z Zᵀ + diag e with Z in one array, on the host or on a device.
 
-    def __init__(self, Z: ArrayOrTensor) -> None:
-        self.Z, self.backend = Z, backend_of(Z)
+    Parameters
+    ----------
+    Z : array of shape (n, D)
+        The features.
+    shift : ndarray of shape (n,), optional
+        e; by default zeros.
+    """
+
+    def __init__(self, Z: ArrayOrTensor, shift: Array | None = None) -> None:
+        self.Z = Z
+        self.shift = shift
+        self.backend = backend_of(Z)
         self.n_samples, self.n_features = (int(side) for side in Z.shape)
-        # A few rows are a problem that has been cut down already.
+        # No blocks are formed: these few rows are a part of a larger kernel already.
         self.block_samples = 0
 
     def apply(self, W: ArrayOrTensor) -> ArrayOrTensor:
@@ -234,21 +260,25 @@ class DenseFactors(FactoredGram):
 
 
 class FactoredClasses(ClassGram):
-    """K_c = Z diag(d_c) Zᵀ: the features are shared, every class weighs them for itself.
+    """K_c = Z diag(d_c) Zᵀ: all classes share the features, and each has weights of its own.
 
     Parameters
     ----------
     gram : FactoredGram
         Z Zᵀ, with every kernel that has a weight in some class.
     scales : ndarray of shape (classes, D)
-        The weight of each feature in each class.
+        The weight d of each feature in each class.
     block_numbers : int
         How many numbers the blocks of all classes may have together.
     """
 
-    def __init__(self, gram: FactoredGram, scales: Array, block_numbers: int = 2**27) -> None:
-        self.gram, self.scales = gram, scales
-        self.n_samples, self.n_classes = gram.n_samples, len(scales)
+    def __init__(
+        self, gram: FactoredGram, scales: Array, block_numbers: int = CLASS_BLOCK_NUMBERS
+    ) -> None:
+        self.gram = gram
+        self.scales = scales
+        self.n_samples = gram.n_samples
+        self.n_classes = len(scales)
         self.block_samples = max(1, int(np.sqrt(block_numbers / self.n_classes)))
 
     def products(self, beta: Array, exact: bool = False) -> Array:
@@ -258,32 +288,34 @@ class FactoredClasses(ClassGram):
         return FeatureBlock(self.gram.rows(rows), self.scales)
 
     def diagonal(self) -> Array:
-        every = np.arange(self.n_samples)
-        return np.asarray(self.gram.rows(every) ** 2 @ self.scales.T)
+        Z = self.gram.rows(np.arange(self.n_samples))
+        return np.asarray(Z**2 @ self.scales.T)
 
 
 class FeatureBlock:
-    """The rows of some samples, from which the block of any class follows.
+    """The features of some samples, from which the block of any class is computed.
 
     Parameters
     ----------
     rows : ndarray of shape (q, D)
-        Their features.
+        The features.
     scales : ndarray of shape (classes, D)
         The weight of each feature in each class.
     """
 
     def __init__(self, rows: Array, scales: Array) -> None:
-        self.rows, self.scales = rows, scales
+        self.rows = rows
+        self.scales = scales
 
     def of_class(
         self, c: int, inside: Indices | slice = slice(None), dtype: DType = np.float64
     ) -> Block:
-        """Return the block of one class, of the samples inside this one."""
+        """Return the block of class c between the samples `inside` this block."""
         used = np.flatnonzero(self.scales[c])
-        Z = (self.rows[inside][:, used] * np.sqrt(self.scales[c, used])).astype(dtype, copy=False)
-        # Products of smaller numbers would be denormal, which is slow, and nothing beside the
-        # others.
+        Z = self.rows[inside][:, used] * np.sqrt(self.scales[c, used])
+        Z = Z.astype(dtype, copy=False)
+        # Products of smaller numbers would be denormal, which is slow, and add nothing to larger
+        # products.
         Z[np.abs(Z) < np.sqrt(np.finfo(Z.dtype).tiny)] = 0.0
         return np.asarray(Z @ Z.T)
 
@@ -292,13 +324,9 @@ class FeatureBlock:
         return float(np.mean(self.rows**2 @ self.scales.T))
 
     def __array__(self, dtype: DType = None, copy: bool | None = None) -> AnyArray:
-        q, dtype = len(self.rows), np.float64 if dtype is None else dtype
+        q = len(self.rows)
+        dtype = np.float64 if dtype is None else dtype
         out = np.empty((len(self.scales), q, q), dtype=dtype)
         for c, K in enumerate(out):
             K[...] = self.of_class(c, dtype=dtype)
         return out
-
-
-def as_input(given: ArrayOrTensor, found: ArrayOrTensor, backend: Backend) -> ArrayOrTensor:
-    """Return what was found as an array for arrays, as a tensor for tensors."""
-    return backend.to_numpy(found) if isinstance(given, np.ndarray) else found

@@ -1,5 +1,4 @@
-"""Which stack of features a training set gets: on which device, in which precision, stored or
-computed in strips."""
+"""Which stack of features a training set gets: its device, its precision, stored or computed."""
 
 from __future__ import annotations
 
@@ -12,6 +11,15 @@ from kernelmosaic.gram.feature_maps import FeatureMaps
 from kernelmosaic.gram.feature_stack import ComputedFeatures, FeatureStack, StoredFeatures
 from kernelmosaic.gram.options import PASSES, PassOptions
 from kernelmosaic.gram.row_blocks import RowSource
+from kernelmosaic.gram.tuning import (
+    FREE_BYTES_PER_NUMBER,
+    LARGEST_FILL_STRIP,
+    LEAST_BLOCK_NUMBERS,
+    LEAST_DEVICE_ROWS,
+    LEAST_STRIP_BYTES,
+    LEFT_BYTES_PER_NUMBER,
+    NEWTON_MATRICES,
+)
 
 
 def make_feature_stack(
@@ -21,8 +29,7 @@ def make_feature_stack(
     device: str | None = None,
     options: PassOptions | None = None,
 ) -> FeatureStack:
-    """Return the stack of a training set in features: stored if they fit the budget, else computed
-    strip by strip.
+    """Return the stack of a training set in features: stored if they fit the budget, else computed.
 
     Parameters
     ----------
@@ -31,60 +38,88 @@ def make_feature_stack(
     source : RowSource
         The training samples.
     budget : float, optional
-        Bytes the features may take; by default half of the free memory, on a device most of its
-        own.
+        Bytes that the features may take; by default half of the free memory, on a device most of
+        its own.
     device : str, optional
-        Where torch keeps them; by default they are NumPy's, here.
+        The torch device that keeps the features; by default they are arrays of NumPy.
     options : PassOptions, optional
-        How passes over the rows are made, where memory is no concern.
+        How passes over the rows are made if memory does not limit them.
 
     Raises
     ------
     MemoryError
         If not even the matrix of the features' products fits.
     """
+    # 1. The matrix of the products of all features, which every solver needs.
     backend = backend_on(device)
-    options, D = options or PASSES[backend.name], int(kernel_set.widths.sum())
-    # The Newton matrix, its parts and its factor.
-    needed, allowed = 5 * 8 * (D + 1) ** 2, default_budget() if budget is None else budget
-    if needed > allowed:
+    options = options or PASSES[backend.name]
+    D = int(kernel_set.widths.sum())
+    product_bytes = NEWTON_MATRICES * 8 * (D + 1) ** 2
+    # The matrix is checked against the memory of the host, unless there is a budget.
+    allowed_bytes = default_budget() if budget is None else budget
+    if product_bytes > allowed_bytes:
         raise MemoryError(
-            f"The products of {D} features need {format_bytes(needed)}, the budget is"
-            f" {format_bytes(allowed)}: lower rank, or raise memory_budget."
+            f"The products of {D} features need {format_bytes(product_bytes)}, the budget is"
+            f" {format_bytes(allowed_bytes)}: lower rank, or raise memory_budget."
         )
     if device is not None:
-        allowed = default_budget(backend) if budget is None else budget
-        return _make_device_features(kernel_set, source, backend, allowed, options, needed)
+        device_bytes = default_budget(backend) if budget is None else budget
+        return _make_device_features(
+            kernel_set, source, backend, device_bytes, options, product_bytes
+        )
     if source.remote:
         from kernelmosaic.gram._dask_features import DaskFeatures
 
-        # The budget is this process's; the features take the workers' memory.
+        # The budget is that of this process; the features take the workers' memory.
         return DaskFeatures(kernel_set, source)
-    size, free = source.shape[0] * D, allowed - needed
-    options = replace(options, strip_bytes=int(min(max(free / 2, 2**20), options.strip_bytes)))
-    double, single = 8 * size <= min(free, options.double_bytes), 4 * size <= free
-    if not (double or single):
-        return ComputedFeatures(kernel_set, source, np.float64, _blocks_within(options, free, free))
-    dtype = np.dtype(np.float64 if double else np.float32)
-    left = free - size * dtype.itemsize
-    # Views are cut out for every strip: where there is room for wide ones, strips are few.
-    wide = replace(options, strip_bytes=int(max(min(left / 2, 2**26), options.strip_bytes)))
-    stack = StoredFeatures.fill(ComputedFeatures(kernel_set, source, dtype, wide))
-    # Rows that are picked, or turned to double precision, are copied: in what the features leave of
-    # the budget.
-    options = replace(options, strip_bytes=int(min(max(left / 2, 2**20), options.strip_bytes)))
-    stack.options = _blocks_within(options, left, free)
-    return stack
+
+    # 2. Whether the features are stored, and in which precision.
+    n_numbers = source.shape[0] * D
+    free_bytes = allowed_bytes - product_bytes
+    strip_bytes = max(free_bytes / 2, LEAST_STRIP_BYTES)
+    options = replace(options, strip_bytes=int(min(strip_bytes, options.strip_bytes)))
+    fits_double = 8 * n_numbers <= min(free_bytes, options.double_bytes)
+    fits_single = 4 * n_numbers <= free_bytes
+    if not (fits_double or fits_single):
+        computed_options = _blocks_within(options, free_bytes, free_bytes)
+        return ComputedFeatures(kernel_set, source, np.float64, computed_options)
+
+    # 3. Stored features. Views are cut out once for every strip: where there is room for strips of
+    # many rows, there are few. Later passes copy the rows that they pick, or turn to double
+    # precision, into what the features leave of the budget.
+    dtype = np.dtype(np.float64 if fits_double else np.float32)
+    left_bytes = free_bytes - n_numbers * dtype.itemsize
+    fill_bytes = max(min(left_bytes / 2, LARGEST_FILL_STRIP), options.strip_bytes)
+    fill_options = replace(options, strip_bytes=int(fill_bytes))
+    pass_bytes = min(max(left_bytes / 2, LEAST_STRIP_BYTES), options.strip_bytes)
+    pass_options = replace(options, strip_bytes=int(pass_bytes))
+    return StoredFeatures.fill(
+        ComputedFeatures(kernel_set, source, dtype, fill_options),
+        _blocks_within(pass_options, left_bytes, free_bytes),
+    )
 
 
-def _blocks_within(options: PassOptions, left: float, free: float) -> PassOptions:
-    """Return the options with blocks that the memory left has room for."""
-    # Blocks so small that nothing could be solved in them would save nothing.
-    numbers = int(min(options.block_numbers, max(left / 16, free / 64, 100**2)))
+def _blocks_within(options: PassOptions, left_bytes: float, free_bytes: float) -> PassOptions:
+    """Return the options with blocks of kernels that fit the memory.
+
+    Parameters
+    ----------
+    options : PassOptions
+        The options with the largest blocks.
+    left_bytes : float
+        Memory beside the features.
+    free_bytes : float
+        Memory with them: blocks may take a small fraction of it in any case, since blocks that are
+        too small to solve anything in them would save nothing.
+    """
+    affordable_numbers = max(
+        left_bytes / LEFT_BYTES_PER_NUMBER, free_bytes / FREE_BYTES_PER_NUMBER, LEAST_BLOCK_NUMBERS
+    )
+    block_numbers = int(min(options.block_numbers, affordable_numbers))
     return replace(
         options,
-        block_numbers=numbers,
-        block_samples=min(options.block_samples, int(np.sqrt(numbers))),
+        block_numbers=block_numbers,
+        block_samples=min(options.block_samples, int(np.sqrt(block_numbers))),
     )
 
 
@@ -94,23 +129,28 @@ def _make_device_features(
     backend: Backend,
     budget: float,
     options: PassOptions,
-    needed: int,
+    product_bytes: int,
 ) -> FeatureStack:
-    """Keep the features on a device, in single precision where they are many; else every pass
-    computes them there."""
+    """Return the stack on a device: features stored if they fit, else computed in every pass.
+
+    Many features are stored in single precision. The parameters are those of `make_feature_stack`,
+    and the bytes of the products of all features.
+    """
     D = int(kernel_set.widths.sum())
-    numbers = source.shape[0] * D
-    dtype = np.dtype(np.float64 if 8 * numbers <= options.double_bytes else np.float32)
-    # A strip, its copy in double precision, and what its products need.
-    if dtype.itemsize * numbers + 3 * min(options.strip_bytes, 8 * numbers) <= budget:
+    n_numbers = source.shape[0] * D
+    dtype = np.dtype(np.float64 if 8 * n_numbers <= options.double_bytes else np.float32)
+    # Beside the features: a strip, its copy in double precision, and memory for its products.
+    pass_bytes = 3 * min(options.strip_bytes, 8 * n_numbers)
+    if dtype.itemsize * n_numbers + pass_bytes <= budget:
         return StoredFeatures.fill(ComputedFeatures(kernel_set, source, dtype, options, backend))
-    strip = int(min((budget - needed) / 4, options.strip_bytes))
-    least_rows = 64  # fewer in a strip would keep a device waiting
-    if strip < 8 * least_rows * D:
+    strip_bytes = int(min((budget - product_bytes) / 4, options.strip_bytes))
+    if strip_bytes < 8 * LEAST_DEVICE_ROWS * D:
+        need = format_bytes(product_bytes + 32 * LEAST_DEVICE_ROWS * D)
         raise MemoryError(
-            f"The products of {D} features and {least_rows} rows of them need "
-            f"{format_bytes(needed + 32 * least_rows * D)} on {backend.device}, the budget is "
+            f"The products of {D} features and {LEAST_DEVICE_ROWS} rows of them need "
+            f"{need} on {backend.device}, the budget is "
             f"{format_bytes(budget)}: lower rank, raise memory_budget, or use device=None."
         )
-    options = _blocks_within(replace(options, strip_bytes=strip), strip, strip)
-    return ComputedFeatures(kernel_set, source, np.float64, options, backend)
+    strip_options = replace(options, strip_bytes=strip_bytes)
+    computed_options = _blocks_within(strip_options, strip_bytes, strip_bytes)
+    return ComputedFeatures(kernel_set, source, np.float64, computed_options, backend)

@@ -1,5 +1,4 @@
-"""The kernel set in features: named kernels, each approximated by the inner products of a few
-numbers a sample."""
+"""The kernel set in features: named kernels, each approximated by inner products of features."""
 
 from __future__ import annotations
 
@@ -28,11 +27,20 @@ from kernelmosaic.gram.normalizing import (
 )
 from kernelmosaic.gram.options import FitOptions, device_entries
 from kernelmosaic.gram.row_blocks import RowSource
+from kernelmosaic.gram.tuning import (
+    EIGENVALUE_ROUNDING,
+    LANDMARKS_FOR_FRACTION,
+    LANDMARKS_PER_FEATURE,
+    LEAST_LANDMARKS,
+    ROUNDINGS_PER_LANDMARK,
+)
 from kernelmosaic.kernels.base import Block, Kernel, named
 from kernelmosaic.kernels.numeric import Linear
 from kernelmosaic.kernels.views import KernelSpec
 
-#: "leading" stays beside "nystroem" since few of its features are better: with 10 to 30 per kernel
+#: The ways to make features.
+#:
+#: "leading" stands beside "nystroem" since few of its features are better: with 10 to 30 per kernel
 #: it is 0.2 to 1.2 points more accurate in about the same time (multifeat, spambase and satimage,
 #: means of two or three splits), and 100 of them are as accurate as 200 landmarks on satimage, in a
 #: third of the time. At 100 features it gains nothing on the other two. Predictions, from 400
@@ -44,43 +52,54 @@ APPROXIMATIONS = ("nystroem", "leading", "fourier")
 
 
 class NystroemMap:
-    """Z = K(X, L) K(L, L)^(−½) with landmarks L: the projection onto the span of their images in
-    feature space.
+    """Z = K(X, L) K(L, L)^(−½) with landmarks L: projections onto the span of their images φ(L).
 
-    What it needs of the samples is a block of the kernel, so it serves every kernel there is. With
-    every sample for a landmark the features give the kernel itself.
+    It needs a block of the kernel alone, so it serves every kernel. With every sample as a landmark
+    the features give the kernel itself.
 
     Parameters
     ----------
     block : ndarray of shape (r, r)
         K(L, L), normalised as later blocks will be.
     first : int
-        Where L begin among the landmarks of all kernels; `own` is from where to where they are.
+        The place of the first landmark of this kernel among the landmarks of all kernels.
     rank : int or float, optional
-        Of the features, those of so many largest eigenvalues of K(L, L) are kept; or as many as
-        leave at most this share of its trace out. By default all are.
+        The number of features that are kept, those of the largest eigenvalues of K(L, L). Or the
+        fraction of its trace that may be left out. By default all are kept.
     centred : bool
-        Whether these are eigenvalues of the centred matrix: what all samples have in common is then
-        no feature.
+        Whether to take the eigenvalues of the centred matrix: what all samples have in common is
+        then no feature.
+
+    Attributes
+    ----------
+    landmark_range : tuple of int
+        The places of the first landmark, and after the last one.
+    root : ndarray of shape (r, width)
+        What blocks between samples and landmarks are multiplied by.
+    width : int
+        The number of features.
     """
 
-    #: Eigenvalues of K(L, L) below this share of the largest, and below four roundings of its
-    #: numbers a landmark, are rounding.
-    rounding: ClassVar[float] = 1e-12
+    #: Eigenvalues of K(L, L) below this fraction of the largest are rounding.
+    rounding: ClassVar[float] = EIGENVALUE_ROUNDING
 
     def __init__(
         self, block: Block, first: int, rank: float | None = None, centred: bool = False
     ) -> None:
         K = np.asarray(block, dtype=np.float64)
-        K = K - K.mean(axis=0) - K.mean(axis=1, keepdims=True) + K.mean() if centred else K
+        if centred:
+            K = K - K.mean(axis=0) - K.mean(axis=1, keepdims=True) + K.mean()
         eigenvalues, V = leading_eigenvectors(0.5 * (K + K.T), rank)
-        rounding = max(self.rounding, 4.0 * len(K) * float(np.finfo(_floating(block)).eps))
+        precision = float(np.finfo(_floating(block)).eps)
+        rounding = max(self.rounding, ROUNDINGS_PER_LANDMARK * len(K) * precision)
         keep = eigenvalues > rounding * max(float(eigenvalues[-1]), 0.0)
-        # A kernel of zeros has one feature, which is zero.
-        self.root = (
-            V[:, keep] / np.sqrt(eigenvalues[keep]) if np.any(keep) else np.zeros((len(K), 1))
-        )
-        self.own, self.width = (first, first + len(K)), self.root.shape[1]
+        if np.any(keep):
+            self.root = V[:, keep] / np.sqrt(eigenvalues[keep])
+        else:
+            # A kernel of zeros has one feature, which is zero.
+            self.root = np.zeros((len(K), 1))
+        self.landmark_range = (first, first + len(K))
+        self.width = self.root.shape[1]
 
     def project(self, block: ArrayOrTensor) -> ArrayOrTensor:
         """Return the features of samples from their block with the landmarks."""
@@ -88,31 +107,40 @@ class NystroemMap:
 
 
 def leading_eigenvectors(K: AnyArray, rank: Any) -> tuple[AnyArray, AnyArray]:
-    """Return eigenvalues, ascending, and eigenvectors: all, the `rank` largest, or those but a
-    share of the trace."""
+    """Return eigenvalues in ascending order, and their eigenvectors as columns.
+
+    Parameters
+    ----------
+    K : ndarray of shape (n, n)
+        A symmetric matrix.
+    rank : int, float or None
+        How many are returned, the largest ones; or the fraction of the trace that the smallest ones
+        have, which are left out; or None for all.
+    """
     n = len(K)
     if isinstance(rank, int):
         values, V = eigh(K, check_finite=False, subset_by_index=[max(n - rank, 0), n - 1])
         return values, V
     values, V = eigh(K, check_finite=False)
-    first = (
-        0
-        if rank is None
-        else int(np.searchsorted(np.cumsum(values), rank * values.sum(), side="right"))
-    )
-    return values[min(first, n - 1) :], V[:, min(first, n - 1) :]
+    first = 0
+    if rank is not None:
+        first = int(np.searchsorted(np.cumsum(values), rank * values.sum(), side="right"))
+    first = min(first, n - 1)
+    return values[first:], V[:, first:]
 
 
 class ColumnsMap:
-    """The linear kernel's own columns, which are exact, or the directions in which they are
-    largest."""
+    """The columns that a linear kernel reads, which are exact, or their leading directions."""
 
     def __init__(self, width: int, directions: AnyArray | None = None) -> None:
-        self.width, self.directions = width, directions
+        self.width = width
+        self.directions = directions
 
     def features(self, X: MatrixLike) -> ArrayOrTensor:
-        """Return the features of samples, (n, width), not normalised yet; X is an array, sparse or
-        a tensor."""
+        """Return the features of samples, of shape (n, width), not normalised yet.
+
+        X is an array, a sparse matrix or a tensor.
+        """
         columns = X.toarray() if hasattr(X, "toarray") else X
         if self.directions is None:
             return columns
@@ -128,7 +156,7 @@ class FourierMap:
     Rahimi and Recht (2007), "Random features for large-scale kernel machines".
     """
 
-    #: What is subtracted from every sample: angles far from zero have few digits left.
+    #: What is subtracted from every sample: cosines of large angles have few exact digits.
     center: Any = 0.0
 
     def __init__(
@@ -141,15 +169,18 @@ class FourierMap:
             self.center = X.mean(axis=0, dtype=np.float64)
 
     def features(self, X: MatrixLike) -> Block:
-        """Return the same as of `ColumnsMap`."""
+        """Return the features of samples, of shape (n, width), not normalised yet.
+
+        X is an array, a sparse matrix or a tensor.
+        """
         backend = backend_of(X)
         dtype = backend.dtype(X)
         frequencies = backend.asarray(self.frequencies, dtype)
         if sparse.issparse(X):
+            # Centred samples would not be sparse: the product with the centre is subtracted.
             angles = np.asarray(safe_sparse_dot(X, frequencies, dense_output=True))
-            angles -= np.asarray(
-                np.broadcast_to(self.center, X.shape[1:]) @ self.frequencies, dtype=angles.dtype
-            )
+            centre = np.broadcast_to(self.center, X.shape[1:])
+            angles -= np.asarray(centre @ self.frequencies, dtype=angles.dtype)
         else:
             angles = (X - backend.asarray(self.center, dtype)) @ frequencies
         Z: Block = backend.empty((len(angles), self.width), backend.dtype(angles))
@@ -160,7 +191,7 @@ class FourierMap:
         return Z
 
 
-#: From samples as the kernel reads them to features, `width` of them.
+#: A map from samples as the kernel reads them to features, `width` of them.
 FeatureMap = ColumnsMap | FourierMap
 
 
@@ -172,22 +203,36 @@ def explicit_map(
     random: np.random.RandomState,
     centred: bool = False,
 ) -> FeatureMap | None:
-    """Return the map of a fitted kernel that needs no landmarks, None if the kernel has none.
+    """Return the map of a fitted kernel that needs no landmarks, or None if there is none.
 
-    `X` are samples as the kernel sees them, of which the number of columns and the mean count.
+    Parameters
+    ----------
+    approximation : str
+        One of APPROXIMATIONS.
+    kernel : Kernel
+        The fitted kernel.
+    X : array or sparse matrix
+        Samples as the kernel reads them. Their columns, their mean and, for leading directions,
+        their products are used.
+    rank : int or float
+        The number of features, see `check_ranks`.
+    random : RandomState
+        Draws frequencies.
+    centred : bool
+        Whether leading directions are those of the centred samples.
     """
-    if isinstance(kernel, Linear) and X.shape[1] <= rank:
+    is_linear = isinstance(kernel, Linear)
+    if is_linear and X.shape[1] <= rank:
         return ColumnsMap(X.shape[1])
-    if approximation == "leading" and isinstance(kernel, Linear) and X.shape[1] <= X.shape[0]:
-        squares = (
-            np.asarray(safe_sparse_dot(X.T, X, dense_output=True), dtype=np.float64) / X.shape[0]
-        )
+    if approximation == "leading" and is_linear and X.shape[1] <= X.shape[0]:
+        products = safe_sparse_dot(X.T, X, dense_output=True)
+        squares = np.asarray(products, dtype=np.float64) / X.shape[0]
         mean = np.asarray(X.mean(axis=0)).ravel() if centred else np.zeros(X.shape[1])
         directions = leading_eigenvectors(squares - np.outer(mean, mean), rank)[1]
         return ColumnsMap(directions.shape[1], directions)
     if approximation != "fourier":
         return None
-    if isinstance(kernel, Linear):
+    if is_linear:
         raise ValueError(
             f"rank={rank}: approximation='fourier' keeps the {X.shape[1]} columns of a linear"
             " kernel as they are; raise the rank to their number, or use approximation='nystroem'."
@@ -198,6 +243,7 @@ def explicit_map(
 
 
 def _floating(block: Block) -> ArrayOrTensor:
+    """Return the dtype of a block of floating-point numbers, and double precision for others."""
     dtype = backend_of(block).dtype(block)
     return dtype if dtype.kind == "f" else np.dtype(np.float64)
 
@@ -214,11 +260,11 @@ class FeatureMaps:
     kernel_set : KernelSet
         The fitted kernels with their scales.
     maps : tuple of FeatureMap or NystroemMap
-        One a kernel.
+        The map of each kernel.
     landmarks : Views
-        The landmarks as the kernels read them.
+        The landmarks as the kernels read them; empty if no map has any.
     centres, factors : list of ndarray, list of float
-        What is taken off the features, and what they are multiplied with then.
+        For each kernel, what is subtracted from its features, and what they are multiplied by then.
     """
 
     #: How much of the training set is read.
@@ -241,72 +287,104 @@ class FeatureMaps:
         random_state: Seed = None,
         budget: float = np.inf,
     ) -> FeatureMaps:
-        """Fit the kernels and learn their features and scales, reading the samples in blocks within
-        the budget."""
-        make_normalization(normalize)
-        random, centred = check_random_state(random_state), normalize == "centered"
+        """Return the feature maps of kernels that are fitted to a training set.
+
+        Parameters
+        ----------
+        specs : sequence of KernelSpec
+            The named kernels with their columns.
+        rows : RowSource
+            The training samples, which are read in blocks.
+        normalize : str or None
+            The rule that puts the kernels on one scale, see `make_normalization`.
+        sample_weight : ndarray of shape (n,), optional
+            Weights of the samples; those of weight zero are no landmarks.
+        approximation : str
+            One of APPROXIMATIONS.
+        rank : int, float or sequence
+            The number of features, for all kernels or for each, see `check_ranks`.
+        random_state : int, RandomState or None
+            Draws landmarks and frequencies.
+        budget : float
+            Bytes that the samples which kernels are fitted to may take.
+        """
+        make_normalization(normalize)  # raises for an unknown rule before anything is computed
+        random = check_random_state(random_state)
+        is_centred = normalize == "centered"
+
+        # 1. Kernels are fitted to a random part of the samples.
         share = np.ones(rows.shape[0]) if sample_weight is None else sample_weight
         counted = np.flatnonzero(share)
-        looked_at = min(
-            max(budget / (32 * rows.row_width), cls.fit_options.least_rows),
-            cls.fit_options.most_rows,
-        )
+        affordable_rows = max(budget / (32 * rows.row_width), cls.fit_options.least_rows)
+        n_fitted = int(min(affordable_rows, cls.fit_options.most_rows))
         order = _random_order(rows, counted, random)
-        looked_at_rows = np.sort(order[: int(looked_at)])
-        kernel_set = KernelSet.fit(
-            specs, rows.take(looked_at_rows), "diagonal" if normalize == "diagonal" else None
-        )
+        fitted_rows = np.sort(order[:n_fitted])
+        first_rule = "diagonal" if normalize == "diagonal" else None
+        kernel_set = KernelSet.fit(specs, rows.take(fitted_rows), first_rule)
         if normalize == "trace":
             kernel_set = _unit_trace(kernel_set, rows, share)
+
+        # 2. Landmarks. Kernels that read the same columns have landmarks of their own: similar
+        # kernels on the same landmarks would span the same functions.
         check_choice("approximation", approximation, APPROXIMATIONS, ", or None for exact kernels")
-        ranks = sizes = check_ranks(rank, len(kernel_set), approximation == "leading")
-        if (
-            approximation == "leading"
-        ):  # with as many landmarks as features, the last features would be noise
-            sizes = [max(4 * one, 400) if isinstance(one, int) else 500 for one in ranks]
-        # Kernels that see the same columns have landmarks of their own: kernels alike span the same
-        # functions else.
-        firsts, count = _apart([one.view for one in kernel_set.fitted], sizes, len(counted))
-        landmark_rows = np.sort(order[:count])
-        landmarks = kernel_set.views(rows.take(landmark_rows))
-        shuffled = take_rows(landmarks, np.searchsorted(landmark_rows, order[:count]))
+        is_leading = approximation == "leading"
+        ranks = sizes = check_ranks(rank, len(kernel_set), is_leading)
+        if is_leading:
+            sizes = [_landmarks_for(kernel_rank) for kernel_rank in ranks]
+        view_numbers = [fitted_kernel.view for fitted_kernel in kernel_set.fitted]
+        firsts, n_landmarks = _landmark_ranges(view_numbers, sizes, len(counted))
+        # Rows of a file are read in order, and then brought into the random order again.
+        landmark_rows = np.sort(order[:n_landmarks])
+        sorted_landmarks = kernel_set.views(rows.take(landmark_rows))
+        places = np.searchsorted(landmark_rows, order[:n_landmarks])
+        landmarks = take_rows(sorted_landmarks, places)
+
+        # 3. The maps.
         maps: list[FeatureMap | NystroemMap] = []
-        for m, one in enumerate(kernel_set.fitted):
-            with named(one.name):
+        for m, fitted_kernel in enumerate(kernel_set.fitted):
+            with named(fitted_kernel.name):
                 explicit = explicit_map(
-                    approximation, one.kernel, landmarks[m], ranks[m], random, centred
+                    approximation,
+                    fitted_kernel.kernel,
+                    sorted_landmarks[m],
+                    ranks[m],
+                    random,
+                    is_centred,
                 )
             if explicit is not None:
                 maps.append(explicit)
                 continue
-            view = take_rows(shuffled.take([m]), slice(firsts[m], firsts[m] + sizes[m]))
+            own_landmarks = slice(firsts[m], firsts[m] + sizes[m])
+            view = take_rows(landmarks.take([m]), own_landmarks)
             block = next(kernel_set.take([m]).blocks(view, view, [0]))[1]
-            kept = (ranks[m], centred) if approximation == "leading" else ()
-            maps.append(NystroemMap(block, firsts[m], *kept))
-        landmarks = shuffled if any(isinstance(one, NystroemMap) for one in maps) else Views()
+            if is_leading:
+                maps.append(NystroemMap(block, firsts[m], ranks[m], is_centred))
+            else:
+                maps.append(NystroemMap(block, firsts[m]))
+        if not _has_landmarks(maps):
+            landmarks = Views()
         plain = cls(kernel_set, tuple(maps), landmarks, [0.0] * len(maps), [1.0] * len(maps))
-        return plain._centred(rows, share / share.sum()) if centred else plain
+        return plain._with_centred_features(rows, share / share.sum()) if is_centred else plain
 
     @property
     def names(self) -> list[str]:
+        """The names of the kernels."""
         return self.kernel_set.names
 
     @property
     def widths(self) -> Indices:
-        """The number of features of every kernel."""
-        return np.array([one.width for one in self.maps], dtype=np.intp)
+        """The number of features of every kernel, of shape (P,)."""
+        return np.array([feature_map.width for feature_map in self.maps], dtype=np.intp)
 
     def __len__(self) -> int:
         return len(self.maps)
 
     def take(self, active: Kernels) -> FeatureMaps:
-        """Keep only these kernels, in this order."""
-        kernel_set = self.kernel_set.take(active)
+        """Return the maps of these kernels, in this order."""
         maps = tuple(self.maps[m] for m in active)
-        needs = any(isinstance(one, NystroemMap) for one in maps)
-        landmarks = self.landmarks.take(active) if needs else Views()
+        landmarks = self.landmarks.take(active) if _has_landmarks(maps) else Views()
         return FeatureMaps(
-            kernel_set,
+            self.kernel_set.take(active),
             maps,
             landmarks,
             [self.centres[m] for m in active],
@@ -321,46 +399,69 @@ class FeatureMaps:
         backend: Backend = NUMPY,
         landmarks: PlacedSamples | None = None,
     ) -> Iterator[tuple[int, Block]]:
-        """Yield (m, features of the samples X) for each given m; kernels of one statistic share it.
+        """Yield (m, features of the samples X) for these kernels, in no fixed order.
 
-        A backend evaluates what has a formula for its arrays; the rest is evaluated on the host,
-        and copied. The landmarks are what `place_landmarks` returns: a caller of many blocks places
-        them once.
+        Kernels that are functions of the same statistic share it. The backend evaluates kernels
+        with a formula for its arrays; others are evaluated on the host, and their features copied.
+
+        Parameters
+        ----------
+        X : array or sparse matrix
+            The samples.
+        kernels : sequence of int
+            The kernels.
+        dtype : dtype, optional
+            The precision of the features; by default the one that they are computed in.
+        backend : Backend
+            Where to compute.
+        landmarks : PlacedSamples, optional
+            The result of `place_landmarks`, for callers of many blocks; by default they are placed
+            here.
         """
         views = self.kernel_set.views(X)
-        placed: dict[int, Any] = {}
+
+        # 1. Maps without landmarks.
+        placed_views: dict[int, Any] = {}
         nystroem: dict[int, NystroemMap] = {}
         for m in kernels:
-            one, view = self.maps[m], views[m]
-            if isinstance(one, NystroemMap):
-                nystroem[m] = one
+            feature_map, view = self.maps[m], views[m]
+            if isinstance(feature_map, NystroemMap):
+                nystroem[m] = feature_map
                 continue
             v = views.which[m]
-            if v not in placed:
+            if v not in placed_views:
                 # Sparse samples stay on the host.
-                placed[v] = (
-                    view if backend is NUMPY or hasattr(view, "toarray") else backend.asarray(view)
-                )
-            Z = one.features(placed[v])
+                stays = backend is NUMPY or hasattr(view, "toarray")
+                placed_views[v] = view if stays else backend.asarray(view)
+            Z = feature_map.features(placed_views[v])
+            if backend is not NUMPY:
+                Z = backend.asarray(Z)
             rule = self.kernel_set.fitted[m].normalization
             scale = rule.row_scale(view)
-            scaled = rule.features(
-                Z if backend is NUMPY else backend.asarray(Z),
-                None if scale is None else backend.asarray(scale),
-            )
-            yield m, self._finish(m, scaled, dtype)
-        known = self.place_landmarks(backend) if landmarks is None and nystroem else landmarks
-        if known is None or not nystroem:
+            if scale is not None:
+                scale = backend.asarray(scale)
+            yield m, self._shifted_and_scaled(m, rule.features(Z, scale), dtype)
+        if not nystroem:
             return
-        samples = self.kernel_set.samples(views, backend, list(nystroem), across=known)
-        for own in dict.fromkeys(one.own for one in nystroem.values()):
-            members = [m for m, one in nystroem.items() if one.own == own]
-            for m, block in self.kernel_set.blocks(samples, known.take(slice(*own)), members):
-                yield m, self._finish(m, nystroem[m].project(block), dtype)
+
+        # 2. Maps with landmarks; kernels of the same landmarks together.
+        placed_landmarks = self.place_landmarks(backend) if landmarks is None else landmarks
+        if placed_landmarks is None:
+            return
+        samples = self.kernel_set.place_samples(
+            views, backend, list(nystroem), across=placed_landmarks
+        )
+        members_of_range: dict[tuple[int, int], list[int]] = {}
+        for m, nystroem_map in nystroem.items():
+            members_of_range.setdefault(nystroem_map.landmark_range, []).append(m)
+        for landmark_range, members in members_of_range.items():
+            range_landmarks = placed_landmarks.take(slice(*landmark_range))
+            for m, block in self.kernel_set.blocks(samples, range_landmarks, members):
+                yield m, self._shifted_and_scaled(m, nystroem[m].project(block), dtype)
 
     def place_landmarks(self, backend: Backend) -> PlacedSamples | None:
-        """Return the landmarks on a backend; None where no map has any."""
-        return self.kernel_set.samples(self.landmarks, backend) if self.landmarks else None
+        """Return the landmarks on a backend; None if no map has any."""
+        return self.kernel_set.place_samples(self.landmarks, backend) if self.landmarks else None
 
     def products(
         self, rows: RowSource, right: list[Array], device: str, entries: int | None = None
@@ -371,129 +472,204 @@ class FeatureMaps:
         ----------
         rows : RowSource
             Samples.
-        right : list of ndarray of shape (features, k)
+        right : list of ndarray of shape (width, k)
             Coefficients, one array per kernel.
         device : str
             Where to compute.
         entries : int, optional
-            Of the features worked on at once.
+            Most entries of the features that are computed at once.
         """
         backend = torch_backend(device)
-        landmarks, coefficients = (
-            self.place_landmarks(backend),
-            [backend.asarray(one) for one in right],
-        )
-        out = np.empty((len(self), rows.shape[0], right[0].shape[1]))
+        landmarks = self.place_landmarks(backend)
+        coefficients = [backend.asarray(kernel_right) for kernel_right in right]
+        n_samples, all_kernels = rows.shape[0], range(len(self))
+        out = np.empty((len(self), n_samples, right[0].shape[1]))
         width = max(rows.row_width, *map(int, self.widths), 1)
-        for strip in row_strips(rows.shape[0], (entries or device_entries(backend)) // width):
-            for m, Z in self.blocks(
-                rows.take(strip), range(len(self)), np.float64, backend, landmarks
-            ):
+        strip_rows = (entries or device_entries(backend)) // width
+        for strip in row_strips(n_samples, strip_rows):
+            blocks = self.blocks(rows.take(strip), all_kernels, np.float64, backend, landmarks)
+            for m, Z in blocks:
                 out[m, strip] = backend.to_numpy(Z @ coefficients[m])
         return out
 
-    def _finish(self, m: int, Z: ArrayOrTensor, dtype: DType) -> ArrayOrTensor:
-        """Take the centre off the features and scale them, in the given precision."""
+    def _shifted_and_scaled(self, m: int, Z: ArrayOrTensor, dtype: DType) -> ArrayOrTensor:
+        """Return (Z − centre_m) · factor_m in this precision; None keeps that of Z."""
         backend, centre, factor = backend_of(Z), self.centres[m], self.factors[m]
         if factor != 1.0 or np.any(centre):
             Z = (Z - backend.asarray(centre)) * factor
         return Z if dtype is None else backend.astype(Z, dtype)
 
-    def _centred(self, rows: RowSource, share: Array) -> FeatureMaps:
-        """Take the mean off the features, and give what is left a mean square norm of one."""
-        # Off the first sample's features first: what all have in common would round what they have
-        # not.
-        first = dict(self.blocks(rows.take(slice(0, 1)), range(len(self)), np.float64))
+    def _with_centred_features(self, rows: RowSource, share: Array) -> FeatureMaps:
+        """Return the maps with centred features whose mean square norm is one.
+
+        Parameters
+        ----------
+        rows : RowSource
+            The training samples.
+        share : ndarray of shape (n,)
+            Weights of the samples, of sum one.
+
+        Raises
+        ------
+        ValueError
+            If rounding leaves too few digits of a kernel that is not constant. One that is constant
+            becomes zero, as exact kernels do.
+        """
+        # Centred on the features of the first sample before they are summed: what all samples have
+        # in common would round the differences between them.
+        all_kernels = range(len(self))
+        first = dict(self.blocks(rows.take(slice(0, 1)), all_kernels, np.float64))
         apart = [np.zeros(width) for width in self.widths]
         squares = np.zeros(len(self))
         precision: list[Any] = [np.float64] * len(self)
         for strip in _strips(rows, int(self.widths.sum())):
-            for m, Z in self.blocks(rows.take(strip), range(len(self))):
+            for m, Z in self.blocks(rows.take(strip), all_kernels):
                 precision[m] = Z.dtype
                 D = Z.astype(np.float64, copy=False) - first[m]
                 apart[m] += share[strip] @ D
                 squares[m] += share[strip] @ np.einsum("ij,ij->i", D, D)
-        means = [first[m][0] + apart[m] for m in range(len(self))]
-        factors, numbers = (
-            [],
-            [one.kernel.input_kind == "numbers" for one in self.kernel_set.fitted],
-        )
+        means = [first[m][0] + apart[m] for m in all_kernels]
+        factors = []
         for m, mean in enumerate(means):
             trace = float(squares[m] - apart[m] @ apart[m])
-            kept = (
-                self._centring_error(m, rows.shape[0], precision[m], trace, float(mean @ mean))
-                <= CENTRED_ERROR
-            )
-            factors.append(1.0 / np.sqrt(trace) if kept else 0.0)
-            # As of exact kernels, one that is constant becomes zero.
-            if not kept and not (self._is_constant(m, rows) if numbers[m] else squares[m] == 0):
+            common = float(mean @ mean)
+            error = self._centring_error(m, rows.shape[0], precision[m], trace, common)
+            if error <= CENTRED_ERROR:
+                factors.append(1.0 / np.sqrt(trace))
+                continue
+            factors.append(0.0)
+            if self.kernel_set.fitted[m].kernel.input_kind == "numbers":
+                constant = self._is_constant(m, rows)
+            else:
+                constant = squares[m] == 0
+            if not constant:
                 with named(self.names[m]):
                     raise_of_rounding()
-        warn_of_constant(
-            [name for name, factor in zip(self.names, factors, strict=True) if factor == 0.0]
-        )
+        warn_of_constant([self.names[m] for m in all_kernels if factors[m] == 0.0])
         return replace(self, centres=means, factors=factors)
 
     def _is_constant(self, m: int, rows: RowSource) -> bool:
-        """Whether all samples are equal in what a kernel of numbers reads."""
+        """Return whether all samples are equal in the numbers that kernel m reads."""
         only = self.kernel_set.take([m])
-        strips = (np.append(0, np.arange(strip.start, strip.stop)) for strip in _strips(rows, 0))
-        return all(is_constant(only.views(rows.take(strip))[0]) for strip in strips)
+        for strip in _strips(rows, 0):
+            # The first sample of all is compared with those of every strip.
+            strip_rows = np.append(0, np.arange(strip.start, strip.stop))
+            if not is_constant(only.views(rows.take(strip_rows))[0]):
+                return False
+        return True
 
     def _centring_error(self, m: int, n: int, dtype: DType, trace: float, common: float) -> float:
-        """Return the relative error of centred features with this mean square norm, `common` having
-        been taken off."""
+        """Return the relative error that rounding causes in a centred kernel.
+
+        Parameters
+        ----------
+        m : int
+            The kernel.
+        n : int
+            The number of samples.
+        dtype : dtype
+            The precision of its features.
+        trace : float
+            The mean square norm of the centred features.
+        common : float
+            The square norm of the mean that was subtracted.
+        """
         if trace <= 0:
             return np.inf
-        share = (trace + common) / trace
+        ratio = (trace + common) / trace
         if not isinstance(self.maps[m], NystroemMap):
-            # Rounded are the features, which are centred themselves, and not their squares.
-            return 2.0 * centring_noise(n, dtype) * float(np.sqrt(share))
+            # The features are rounded, and they are centred themselves: the root of the ratio of
+            # their squares counts.
+            return 2.0 * centring_noise(n, dtype) * float(np.sqrt(ratio))
         roundings = self.kernel_set.fitted[m].kernel.inner.entry_roundings(self.landmarks[m])
-        return max(centring_noise(n, dtype, roundings), NystroemMap.rounding) * share
+        return max(centring_noise(n, dtype, roundings), NystroemMap.rounding) * ratio
+
+
+def _has_landmarks(maps: Sequence[FeatureMap | NystroemMap]) -> bool:
+    return any(isinstance(feature_map, NystroemMap) for feature_map in maps)
+
+
+def _landmarks_for(rank: float) -> int:
+    """Return the number of landmarks for this many leading features of a kernel, or a fraction.
+
+    With as many landmarks as features, the last features would be noise.
+    """
+    if isinstance(rank, int):
+        return max(LANDMARKS_PER_FEATURE * rank, LEAST_LANDMARKS)
+    return LANDMARKS_FOR_FRACTION
 
 
 def check_ranks(rank: Any, P: int, shares: bool = False) -> list[Any]:
-    """Return the rank of each of the P kernels, or raise saying what a rank is; `shares` are
-    numbers below 1."""
-    ranks = (
-        list(rank)
-        if isinstance(rank, Sequence | np.ndarray) and not isinstance(rank, str)
-        else [rank] * P
-    )
+    """Return the rank of each of the P kernels, as an int or a float.
+
+    Parameters
+    ----------
+    rank : int, float or sequence
+        One rank for all kernels, or a sequence with one for each.
+    P : int
+        The number of kernels.
+    shares : bool
+        Whether a rank may be the fraction of a kernel that its features may lack, below 1.
+
+    Raises
+    ------
+    ValueError
+        If a rank is neither a whole number of at least 1 nor such a fraction, or there are not P.
+    """
+    is_sequence = isinstance(rank, Sequence | np.ndarray) and not isinstance(rank, str)
+    ranks = list(rank) if is_sequence else [rank] * P
     if len(ranks) != P:
         raise ValueError(
             f"rank={rank!r} has {len(ranks)} numbers, but there are {P} kernels: give one, or one"
             " each."
         )
-    for one in ranks:
-        if shares and isinstance(one, float | np.floating) and 0.0 < one < 1.0:
+    checked: list[Any] = []
+    for kernel_rank in ranks:
+        is_float = isinstance(kernel_rank, float | np.floating)
+        if shares and is_float and 0.0 < kernel_rank < 1.0:
+            checked.append(float(kernel_rank))
             continue
-        if isinstance(one, bool) or not isinstance(one, int | np.integer) or one < 1:
-            also = (
-                ", or the share of a kernel that its features may lack, below 1" if shares else ""
-            )
+        is_number = isinstance(kernel_rank, int | np.integer) and not isinstance(kernel_rank, bool)
+        if not is_number or kernel_rank < 1:
+            also = ""
+            if shares:
+                also = ", or the share of a kernel that its features may lack, below 1"
             raise ValueError(
                 f"rank={rank!r}: give a whole number of at least 1, or one a kernel{also}."
             )
-    return [float(one) if isinstance(one, float | np.floating) else int(one) for one in ranks]
+        checked.append(int(kernel_rank))
+    return checked
 
 
-def _apart(views: list[int], ranks: list[int], n: int) -> tuple[list[int], int]:
-    """Return where each kernel's landmarks begin, and how many are needed; with too few samples
-    they overlap."""
-    firsts, count = [], 0
-    for m, rank in enumerate(ranks):
-        alike = [k for k in range(len(ranks)) if views[k] == views[m]]
-        before, total = sum(ranks[k] for k in alike if k < m), sum(ranks[k] for k in alike)
-        room = max(min(n, total) - rank, 0)
-        firsts.append(before * room // max(total - rank, 1))
-        count = max(count, min(n, total))
-    return firsts, count
+def _landmark_ranges(views: list[int], sizes: list[int], n: int) -> tuple[list[int], int]:
+    """Return the place of the first landmark of each kernel, and how many landmarks there are.
+
+    Kernels of one view have landmarks of their own; with too few samples their ranges overlap
+    evenly.
+
+    Parameters
+    ----------
+    views : list of int
+        The number of the view of each kernel.
+    sizes : list of int
+        How many landmarks each kernel has.
+    n : int
+        The number of samples that landmarks are taken from.
+    """
+    firsts = []
+    n_landmarks = 0
+    for m, size in enumerate(sizes):
+        of_view = [k for k in range(len(sizes)) if views[k] == views[m]]
+        total = sum(sizes[k] for k in of_view)
+        n_before = sum(sizes[k] for k in of_view if k < m)
+        room = max(min(n, total) - size, 0)
+        firsts.append(n_before * room // max(total - size, 1))
+        n_landmarks = max(n_landmarks, min(n, total))
+    return firsts, n_landmarks
 
 
 def _random_order(rows: RowSource, counted: Indices, random: np.random.RandomState) -> Indices:
-    """Return the samples that count in a random order of their contents, repeated ones last.
+    """Return the counted samples in a random order of their contents, repeated ones last.
 
     The same samples in another order, in memory, on a disk or on other machines, thus have the same
     landmarks.
@@ -507,17 +683,18 @@ def _random_order(rows: RowSource, counted: Indices, random: np.random.RandomSta
 
 
 def _unit_trace(kernel_set: KernelSet, rows: RowSource, share: Array) -> KernelSet:
-    """Return the kernels on the scale of a unit trace, over all rows."""
+    """Return the kernels divided by the weighted mean of k(x, x) over all rows."""
     totals = np.zeros(len(kernel_set))
     for strip in _strips(rows, 1):
         totals += kernel_set.diagonals(kernel_set.views(rows.take(strip))) @ share[strip]
-    means = zip(kernel_set.fitted, totals / share.sum(), strict=True)
-    return KernelSet(
-        tuple(replace(one, normalization=UnitTrace().learn(float(mean))) for one, mean in means)
-    )
+    means = totals / share.sum()
+    fitted = []
+    for fitted_kernel, mean in zip(kernel_set.fitted, means, strict=True):
+        fitted.append(replace(fitted_kernel, normalization=UnitTrace().learn(float(mean))))
+    return KernelSet(tuple(fitted))
 
 
 def _strips(rows: RowSource, width: int) -> Iterator[slice]:
-    return row_strips(
-        rows.shape[0], FeatureMaps.fit_options.strip_bytes // (8 * (rows.row_width + width))
-    )
+    """Yield strips of rows that fit the memory, with `width` numbers computed for each row."""
+    row_bytes = 8 * (rows.row_width + width)
+    return row_strips(rows.shape[0], FeatureMaps.fit_options.strip_bytes // row_bytes)

@@ -1,8 +1,7 @@
-"""The stack of kernels in features: every operation costs a pass over n × r numbers, and no matrix
-is n × n.
+"""The stack of kernels in features: every operation costs a pass over n × r numbers.
 
-Features are arrays of a backend, here or on a device, stored or computed anew in strips; the passes
-are the same.
+No matrix is n × n. Features are arrays of a backend, on the host or on a device, and are stored or
+computed anew in strips; the passes are the same.
 """
 
 from __future__ import annotations
@@ -26,8 +25,9 @@ from kernelmosaic.backend import (
     row_strips,
     run_threads,
 )
-from kernelmosaic.gram.factored import FactoredClasses, FactoredGram, as_input
+from kernelmosaic.gram.factored import FactoredClasses, FactoredGram
 from kernelmosaic.gram.feature_maps import FeatureMaps
+from kernelmosaic.gram.gram import as_input
 from kernelmosaic.gram.kernel_set import Kernels
 from kernelmosaic.gram.linear_algebra import nonzero_rows
 from kernelmosaic.gram.options import PASSES, PassOptions
@@ -37,7 +37,7 @@ from kernelmosaic.kernels.base import Block
 
 
 class FeatureStack(GramStack):
-    """P kernels K_m = Z_m Z_mᵀ of the same n samples, each with a few features a sample.
+    """P kernels K_m = Z_m Z_mᵀ of the same n samples, each with a few features per sample.
 
     Attributes
     ----------
@@ -48,7 +48,7 @@ class FeatureStack(GramStack):
     rows_read : int
         Rows of features read so far, over all operations.
     shareable : bool
-        Whether several threads may work with it at once, and gain by it.
+        Whether several threads may use the stack at once, and are faster if they do.
     """
 
     writes_matrices = False
@@ -59,52 +59,59 @@ class FeatureStack(GramStack):
 
     @abstractmethod
     def placed_features(self, rows: RowIndex, kernels: Kernels) -> Iterator[tuple[int, Any]]:
-        """Yield (m, Z_m[rows]) for the given kernels as arrays of the backend, which must not be
-        changed."""
+        """Yield (m, Z_m[rows]) for these kernels, arrays of the backend that are read only."""
 
     def features(self, rows: Rows, kernels: Kernels) -> Iterator[tuple[int, Block]]:
-        """Yield the same in this process."""
+        """Yield (m, Z_m[rows]) for these kernels, arrays of NumPy."""
         for m, Z in self.placed_features(rows, kernels):
             yield m, self.backend.to_numpy(Z)
 
     def combine(self, weights: AnyArray, out: ArrayOrTensor = None) -> ArrayOrTensor:
-        """Return the combined kernel in its factors, Z_m times weights or rows times gates; nothing
-        is computed yet."""
-        given = np.asarray(weights, dtype=np.float64)
-        if given.ndim == 1:
-            return self.factors(given)
-        return self.factors(np.any(given != 0, axis=0).astype(np.float64), given)
+        """Return the combined kernel in its factors; nothing is computed yet.
+
+        Weights have the shape (P,), gates (n, P).
+        """
+        weights = np.asarray(weights, dtype=np.float64)
+        if weights.ndim == 1:
+            return self.factors(weights)
+        gates = weights
+        has_gate = np.any(gates != 0, axis=0)
+        return self.factors(has_gate.astype(np.float64), gates)
 
     def factors(self, weights: Array, gates: Array | None = None) -> FactoredGram:
-        """Return the factors of Σ_m weights_m g_m g_mᵀ ∘ K_m; without gates the g_m are one."""
+        """Return Σ_m weights_m g_m g_mᵀ ∘ K_m in its factors; without gates the g_m are one."""
         return StackFactors(self, weights, gates)
 
     def combine_classes(self, weights: AnyArray, out: ArrayOrTensor = None) -> ArrayOrTensor:
-        """Return Σ_m weights[c, m] K_m of every class in their factors, which all classes share."""
-        used = np.any(weights != 0, axis=0)
-        scales = np.repeat(
-            np.asarray(weights, dtype=np.float64)[:, used], self.widths[used], axis=1
-        )
-        return FactoredClasses(
-            self.combine(used.astype(np.float64)), scales, self.options.block_numbers
-        )
+        """Return Σ_m weights[c, m] K_m of every class in factors, which all classes share."""
+        is_active = np.any(weights != 0, axis=0)
+        active_weights = np.asarray(weights, dtype=np.float64)[:, is_active]
+        scales = np.repeat(active_weights, self.widths[is_active], axis=1)
+        gram = self.combine(is_active.astype(np.float64))
+        return FactoredClasses(gram, scales, self.options.block_numbers)
 
     @property
     def part_samples(self) -> int:
-        # Equal weights multiply all features with each other: where these are many, weights of a
-        # part of the samples are a start that reads a few kernels. Its matrices take no more memory
-        # than the features.
-        count = int(self.widths.sum())
-        if self.backend is not NUMPY or count <= self.options.many_features:
+        # A search that starts from equal weights multiplies all features by each other. Where these
+        # are many, it starts from weights learned on a part of the samples instead, which need few
+        # kernels. The matrices of the part take no more memory than the features.
+        n_features = int(self.widths.sum())
+        if self.backend is not NUMPY or n_features <= self.options.many_features:
             return 0
-        return min(int(np.sqrt(self.n_samples * count / self.n_kernels)), self.options.part_samples)
+        affordable_samples = int(np.sqrt(self.n_samples * n_features / self.n_kernels))
+        return min(affordable_samples, self.options.part_samples)
 
     def take(self, rows: Indices, stored: bool = False) -> StoredStack:
-        """Return the matrices of some samples."""
+        """Return the matrices of some samples, in single precision."""
         matrices = np.empty((self.n_kernels, len(rows), len(rows)), dtype=np.float32)
         for m, Z in self.features(rows, range(self.n_kernels)):
             np.matmul(Z, Z.T, out=matrices[m], casting="same_kind")
         return StoredStack(matrices)
+
+    def stored_part(self, rows: Indices) -> StoredFeatures:
+        """Return the features of some samples, stored."""
+        features = dict(self.placed_features(rows, range(self.n_kernels)))
+        return StoredFeatures([features[m] for m in range(self.n_kernels)])
 
     def blocks(self, kernels: Kernels, rows: Rows, columns: Rows) -> Iterator[tuple[int, Block]]:
         right = dict(self.features(columns, kernels))
@@ -132,56 +139,81 @@ class FeatureStack(GramStack):
     def sums(
         self, beta: AnyArray, kernels: Kernels | None, gates: AnyArray | None = None
     ) -> dict[int, Array]:
-        """Return Z_mᵀ β, or Z_mᵀ (g_m ∘ β), for the given kernels or all, reading the rows where β
-        is not zero."""
-        place, support = self.backend.asarray, nonzero_rows(beta)
-        totals: dict[int, Any] = dict.fromkeys(self.asked(kernels), 0.0)
-        for part in self.strips(support):
-            coefficients, own = place(beta[part]), None if gates is None else place(gates[part].T)
-            for m, Z in self.placed_features(part, list(totals)):
-                totals[m] += _times(
-                    Z, apply_gate(coefficients, None if own is None else own[m]), transposed=True
-                )
+        """Return Z_mᵀ β, or Z_mᵀ (g_m ∘ β) with gates, for every kernel m.
+
+        Rows where β is zero are not read.
+
+        Parameters
+        ----------
+        beta : ndarray of shape (n,) or (n, k)
+            Coefficients.
+        kernels : sequence of int or None
+            The kernels; None means all.
+        gates : ndarray of shape (n, P), optional
+            The gates g.
+        """
+        support = nonzero_rows(beta)
+        numbers = self.kernel_numbers(kernels)
         if len(support) == 0:
-            return {m: np.zeros((self.widths[m], *beta.shape[1:])) for m in totals}
+            return {m: np.zeros((self.widths[m], *beta.shape[1:])) for m in numbers}
+        totals: dict[int, Any] = dict.fromkeys(numbers, 0.0)
+        for rows in self.strips(support):
+            coefficients = self.backend.asarray(beta[rows])
+            strip_gates = None if gates is None else self.backend.asarray(gates[rows].T)
+            for m, Z in self.placed_features(rows, numbers):
+                gate = None if strip_gates is None else strip_gates[m]
+                totals[m] += _times(Z, apply_gate(coefficients, gate), transposed=True)
         return {m: self.backend.to_numpy(total) for m, total in totals.items()}
 
     def outputs(
         self, sums: dict[int, Array], columns: tuple[int, ...] = (), rows: Indices | None = None
     ) -> Array:
-        """Return Z_m times what `sums` returned at the given rows, of shape (P, n_rows) and the
-        columns."""
+        """Return Z_m s_m at these rows for the sums s_m of every kernel, of shape (P, n_rows, k).
+
+        Parameters
+        ----------
+        sums : dict of int to ndarray
+            For each kernel, an array of shape (width,) or (width, k), as the method `sums` returns
+            them. The outputs of other kernels are zero.
+        columns : tuple of int
+            (k,), or empty if the sums have one dimension; the last axis of the result is then
+            absent.
+        rows : ndarray of int, optional
+            Row numbers; by default all.
+        """
         right = {m: self.backend.asarray(total) for m, total in sums.items()}
-        out = np.zeros((self.n_kernels, self.n_samples if rows is None else len(rows), *columns))
-        done = 0
-        for part in self.strips(rows):
-            for m, Z in self.placed_features(part, list(sums)):
-                out[m, done : done + len(Z)] = self.backend.to_numpy(_times(Z, right[m]))
-            done += _length(part)
+        n_rows = self.row_count(rows)
+        out = np.zeros((self.n_kernels, n_rows, *columns))
+        start = 0
+        for strip in self.strips(rows):
+            for m, Z in self.placed_features(strip, list(sums)):
+                out[m, start : start + len(Z)] = self.backend.to_numpy(_times(Z, right[m]))
+            start += _length(strip)
         return out
 
     def strips(self, which: RowIndex = None, copied: bool = False) -> Iterator[Any]:
-        """Cut the given rows, by default all, into parts that are worked on at once.
+        """Yield strips of these rows that are worked on at once, as slices or row numbers.
 
         Parameters
         ----------
         which : array of int, optional
-            Row numbers, as the backend indexes with them or in this process.
+            Row numbers, an index of the backend or an array of NumPy; by default all rows.
         copied : bool
-            Whether the pass copies what it works on: else features that are stored on a device are
-            read as they are.
+            Whether the pass copies each strip. If not, features that are stored on a device are
+            read in one strip.
         """
-        n = self.n_samples if which is None else len(which)
-        self.rows_read += n
-        for strip in row_strips(n, self._height(copied)):
+        n_rows = self.row_count(which)
+        self.rows_read += n_rows
+        for strip in row_strips(n_rows, self._height(copied)):
             yield strip if which is None else which[strip]
 
     def _height(self, copied: bool) -> int:
+        """Return the number of rows of a strip; `copied` is as in `strips`."""
         return self.options.strip_bytes // (8 * max(int(self.widths.sum()), 1))
 
 
 class StoredFeatures(FeatureStack):
-    """All features in memory, one array per kernel.
+    """All features in memory, in one array per kernel.
 
     Parameters
     ----------
@@ -191,48 +223,58 @@ class StoredFeatures(FeatureStack):
         How passes over the rows are made.
     """
 
+    is_stored = True
+
     def __init__(self, arrays: list[Any], options: PassOptions | None = None) -> None:
-        self.arrays, self.backend = arrays, backend_of(arrays[0])
+        self.arrays = arrays
+        self.backend = backend_of(arrays[0])
         self.options = options or PASSES[self.backend.name]
-        self.n_kernels, self.n_samples = len(arrays), len(arrays[0])
+        self.n_kernels = len(arrays)
+        self.n_samples = len(arrays[0])
         self.dtype = self.backend.dtype(arrays[0])
         self.widths = np.array([int(Z.shape[1]) for Z in arrays], dtype=np.intp)
-        count = int(self.widths.sum())
-        self.nbytes = self.n_samples * count * self.dtype.itemsize
-        if self.backend is NUMPY and count > self.n_samples:
+        n_features = int(self.widths.sum())
+        self.nbytes = self.n_samples * n_features * self.dtype.itemsize
+        if self.backend is NUMPY and n_features > self.n_samples:
             self.form = (
-                f"{count} features outnumber the {self.n_samples} samples, whose combined kernels"
-                " are written down"
+                f"{n_features} features outnumber the {self.n_samples} samples, whose combined"
+                " kernels are written down"
             )
-        # How exactly single precision is multiplied changes for all at once, and products of many
-        # features keep every core busy by themselves.
-        few = count <= self.options.few_features
-        self.shareable = self.backend is NUMPY and self.dtype == np.float64 and few
+        # The precision of products of single-precision arrays is a setting of the whole process,
+        # and products of many features use every core by themselves.
+        has_few_features = n_features <= self.options.few_features
+        is_double_on_host = self.backend is NUMPY and self.dtype == np.float64
+        self.shareable = is_double_on_host and has_few_features
 
     @classmethod
-    def fill(cls, computed: ComputedFeatures) -> StoredFeatures:
-        """Store what a stack computes, strip by strip."""
+    def fill(cls, computed: ComputedFeatures, options: PassOptions | None = None) -> StoredFeatures:
+        """Return the features of a stack that computes them, all in memory.
+
+        The options are by default those of that stack.
+        """
         n, backend = computed.n_samples, computed.backend
         arrays = [backend.empty((n, int(width)), computed.dtype) for width in computed.widths]
         for strip in computed.strips():
             for m, Z in computed.placed_features(strip, range(len(arrays))):
                 arrays[m][strip] = Z
-        return cls(arrays, computed.options)
+        return cls(arrays, options or computed.options)
 
     def placed_features(self, rows: RowIndex, kernels: Kernels) -> Iterator[tuple[int, Any]]:
-        at = as_slice(rows) if isinstance(rows, np.ndarray) else rows
-        at = self.backend.index(at)
+        if isinstance(rows, np.ndarray):
+            rows = as_slice(rows)
+        index = self.backend.index(rows)
         for m in kernels:
-            yield int(m), self.arrays[m][at]
+            yield int(m), self.arrays[m][index]
 
     def _height(self, copied: bool) -> int:
-        # Passes over stored features on a device are compiled ones, which need no copy in another
-        # precision.
-        return super()._height(copied) if copied or self.backend is NUMPY else self.n_samples
+        # Compiled passes on a device read features that are stored there without a copy.
+        if self.backend is not NUMPY and not copied:
+            return self.n_samples
+        return super()._height(copied)
 
 
 class ComputedFeatures(FeatureStack):
-    """Nothing stored: features are computed from the samples, strip by strip, on every use.
+    """Features of which nothing is stored: every pass computes them from the samples, in strips.
 
     Parameters
     ----------
@@ -241,7 +283,7 @@ class ComputedFeatures(FeatureStack):
     source : RowSource
         The training samples.
     dtype : dtype
-        Of the features.
+        The precision of the features.
     options : PassOptions
         How passes over the rows are made.
     backend : Backend
@@ -256,94 +298,110 @@ class ComputedFeatures(FeatureStack):
         options: PassOptions | None = None,
         backend: Backend = NUMPY,
     ) -> None:
-        self.maps, self.source, self.backend = kernel_set, source, backend
+        self.maps = kernel_set
+        self.source = source
+        self.backend = backend
         self.landmarks = kernel_set.place_landmarks(backend)
         self.options = options or PASSES[backend.name]
-        self.n_kernels, self.n_samples = len(kernel_set), source.shape[0]
-        self.dtype, self.widths = np.dtype(dtype), kernel_set.widths
+        self.n_kernels = len(kernel_set)
+        self.n_samples = source.shape[0]
+        self.dtype = np.dtype(dtype)
+        self.widths = kernel_set.widths
 
     def placed_features(self, rows: RowIndex, kernels: Kernels) -> Iterator[tuple[int, Any]]:
-        at = rows if isinstance(rows, slice | np.ndarray) else self.backend.to_numpy(rows)
-        samples = self.source.take(as_slice(at))
+        if not isinstance(rows, slice | np.ndarray):
+            rows = self.backend.to_numpy(rows)
+        samples = self.source.take(as_slice(rows))
         yield from self.maps.blocks(samples, kernels, self.dtype, self.backend, self.landmarks)
 
     def _height(self, copied: bool) -> int:
-        # The samples, the block with the landmarks, the features and one temporary, each in double
-        # precision.
-        return self.options.strip_bytes // (
-            8 * (self.source.row_width + 3 * int(self.widths.sum()) + 1)
-        )
+        # The samples, and three arrays as wide as the features: the block with the landmarks, the
+        # features and one temporary, each in double precision.
+        row_numbers = self.source.row_width + 3 * int(self.widths.sum()) + 1
+        return self.options.strip_bytes // (8 * row_numbers)
 
 
 class StackFactors(FactoredGram):
-    """The weighted features of a stack, side by side; gates, if there are any, multiply their rows.
+    """The weighted features of a stack, side by side: Z = [√d_1 Z_1, √d_2 Z_2, …].
+
+    With gates, the rows of Z_m are multiplied by g_m.
+
+    Parameters
+    ----------
+    stack : FeatureStack
+        The features.
+    weights : ndarray of shape (P,)
+        The weights d; kernels whose weight is zero are left out.
+    gates : ndarray of shape (n, P), optional
+        The gates g.
 
     Attributes
     ----------
     precise : bool
-        Whether features in single precision are multiplied with each other in double.
+        Whether features in single precision are multiplied by each other in double precision.
     """
 
     precise: bool = False
 
     def __init__(self, stack: FeatureStack, weights: Array, gates: Array | None = None) -> None:
-        self.stack, self.backend, self.wide = stack, stack.backend, stack.options.wide
+        self.stack = stack
+        self.backend = stack.backend
+        self.wide = stack.options.wide
         self.gates = None if gates is None else self.backend.asarray(np.ascontiguousarray(gates.T))
         self.active = [int(m) for m in np.flatnonzero(weights)]
         self.root = {m: float(np.sqrt(weights[m])) for m in self.active}
+        # The columns of each kernel in Z.
         edges = np.concatenate([[0], np.cumsum(stack.widths[self.active])])
-        self.place = {
-            m: slice(int(a), int(b)) for m, (a, b) in zip(self.active, pairwise(edges), strict=True)
-        }
-        self.n_samples, self.n_features = stack.n_samples, int(edges[-1])
-        self.block_samples, self.stored = (
-            stack.options.block_samples,
-            isinstance(stack, StoredFeatures),
-        )
+        self.place: dict[int, slice] = {}
+        for m, (first, end) in zip(self.active, pairwise(edges), strict=True):
+            self.place[m] = slice(int(first), int(end))
+        self.n_samples = stack.n_samples
+        self.n_features = int(edges[-1])
+        self.block_samples = stack.options.block_samples
+        self.stored = stack.is_stored
 
     def apply(self, W: ArrayOrTensor) -> ArrayOrTensor:
         right = self.backend.asarray(W)
         out = self.backend.zeros((self.n_samples, *right.shape[1:]))
         for strip in self.stack.strips():
             for m, Z in self.stack.placed_features(strip, self.active):
-                part = _times(Z, self.root[m] * right[self.place[m]])
-                out[strip] += apply_gate(part, self._gate(m, strip))
+                product = _times(Z, self.root[m] * right[self.place[m]])
+                out[strip] += apply_gate(product, self._gate(m, strip))
         return as_input(W, out, self.backend)
 
     def adjoint(self, V: ArrayOrTensor) -> ArrayOrTensor:
         left = self.backend.asarray(V)
         out = self.backend.zeros((self.n_features, *left.shape[1:]))
         for rows in self.stack.strips(self._rows_that_count(left, self.stack.options.sparse)):
-            own = left[rows]
+            coefficients = left[rows]
             for m, Z in self.stack.placed_features(rows, self.active):
-                out[self.place[m]] += self.root[m] * _times(
-                    Z, apply_gate(own, self._gate(m, rows)), transposed=True
-                )
+                gated = apply_gate(coefficients, self._gate(m, rows))
+                out[self.place[m]] += self.root[m] * _times(Z, gated, transposed=True)
         return as_input(V, out, self.backend)
 
     def normal_matrix(self, theta: ArrayOrTensor, precise: bool = False) -> ArrayOrTensor:
-        backend, D, columns = self.backend, self.n_features + 1, self.stack.options.columns
+        backend, D = self.backend, self.n_features + 1
         values = backend.asarray(theta)
-        dtype = (
-            self.stack.dtype
-            if backend is NUMPY and not (precise or self.precise)
-            else np.dtype(np.float64)
-        )
+        is_double = backend is not NUMPY or precise or self.precise
+        dtype = np.dtype(np.float64) if is_double else self.stack.dtype
         strips = list(self.stack.strips(self._rows_that_count(values), copied=True))
-        # Every thread adds up its own strips, always the same ones: sums round alike from run to
-        # run.
-        count = min(allowed_threads(), len(strips)) if self.stored and backend is NUMPY else 1
-        sums = [backend.zeros((D, D)) for _ in range(max(count, 1))]
+        # Each thread adds up strips of its own, the same ones in every run: sums are then rounded
+        # alike from run to run.
+        n_threads = 1
+        if self.stored and backend is NUMPY:
+            n_threads = min(allowed_threads(), len(strips))
+        sums = [backend.zeros((D, D)) for _ in range(max(n_threads, 1))]
 
         def add(thread: int) -> None:
-            for rows in strips[thread::count]:
+            for rows in strips[thread::n_threads]:
                 self._add_products(rows, values, dtype, sums[thread])
 
-        run_threads(add, range(count), sum(map(_length, strips)) * D * dtype.itemsize)
+        run_threads(add, range(n_threads), sum(map(_length, strips)) * D * dtype.itemsize)
         out = sums[0]
-        for other in sums[1:]:
-            out += other
-        if columns is not None:
+        for thread_sum in sums[1:]:
+            out += thread_sum
+        if self.stack.options.columns is not None:
+            # Only the lower half was computed.
             lower = backend.xp.tril(out)
             out = lower + backend.xp.tril(out, -1).T
         return as_input(theta, out, backend)
@@ -351,8 +409,11 @@ class StackFactors(FactoredGram):
     def _add_products(
         self, rows: RowIndex, theta: ArrayOrTensor, dtype: DType, out: ArrayOrTensor
     ) -> None:
-        """Add to `out` what these rows add to the normal matrix, or to its lower half if columns
-        are taken in turn."""
+        """Add the terms of these rows in the normal matrix to `out`.
+
+        If the options say how many columns are multiplied at once, these are the terms of the lower
+        half.
+        """
         root, D = self.backend.xp.sqrt(theta[rows]), self.n_features + 1
         columns = self.stack.options.columns or D
         B = self.backend.empty((len(root), D), dtype)
@@ -365,53 +426,64 @@ class StackFactors(FactoredGram):
         # On a device products are in double precision always.
         if self.precise or self.backend is not NUMPY or self.stack.dtype == np.float64:
             return None
-        precise = copy(self)
-        precise.precise = True
-        return precise
+        precise_factors = copy(self)
+        precise_factors._use_double()
+        return precise_factors
+
+    def _use_double(self) -> None:
+        """Multiply features by each other in double precision from now on."""
+        self.precise = True
 
     def placed_rows(self, which: RowIndex) -> ArrayOrTensor:
         which = self.backend.index(which)
         out = self.backend.empty((len(which), self.n_features))
-        done = 0
+        start = 0
         for rows in self.stack.strips(which, copied=True):
-            self._write(rows, out[done : done + len(rows)], self.backend.zeros((len(rows),)) + 1.0)
-            done += len(rows)
+            ones = self.backend.zeros((len(rows),)) + 1.0
+            self._write(rows, out[start : start + len(rows)], ones)
+            start += len(rows)
         return out
 
     def squared_norms(self) -> Array:
         out = self.backend.zeros((self.n_samples,))
         for strip in self.stack.strips(copied=True):
-            for m, Z in self.stack.placed_features(strip, self.active):
-                Z, gate = self.backend.astype(Z, np.float64), self._gate(m, strip)
+            for m, features in self.stack.placed_features(strip, self.active):
+                Z = self.backend.astype(features, np.float64)
                 norms = self.root[m] ** 2 * self.backend.xp.einsum("ij,ij->i", Z, Z)
+                gate = self._gate(m, strip)
                 out[strip] += norms if gate is None else gate**2 * norms
         return self.backend.to_numpy(out)
 
     def _write(self, rows: RowIndex, out: ArrayOrTensor, scale: ArrayOrTensor) -> None:
-        """Write some rows of Z, each times a number, into the first columns of `out`."""
+        """Write these rows of Z, each times its scale, into the first columns of `out`."""
         options = {"casting": "same_kind"} if self.backend is NUMPY else {}
         for m, Z in self.stack.placed_features(rows, self.active):
             factor = apply_gate(self.root[m] * scale, self._gate(m, rows))
             self.backend.xp.multiply(Z, factor[:, None], out=out[:, self.place[m]], **options)
 
     def _rows_that_count(self, V: ArrayOrTensor, share: float = 1.0) -> ArrayOrTensor:
-        """Return the numbers of the rows that are not zero; None for all if these are at least this
-        share of them."""
-        # What is computed for every pass is computed for no more rows than need be.
-        used = nonzero_rows(V)
-        return None if len(used) >= (share if self.stored else 1.0) * self.n_samples else used
+        """Return the numbers of the rows of V that are not zero, or None to read all rows.
+
+        Stored features are all read if at least this share of the rows is not zero. Features that
+        every pass computes are computed for the rows that are not zero alone.
+        """
+        support = nonzero_rows(V)
+        least_share = share if self.stored else 1.0
+        return None if len(support) >= least_share * self.n_samples else support
 
     def _gate(self, m: int, rows: RowIndex) -> ArrayOrTensor:
         return None if self.gates is None else self.gates[m][rows]
 
 
 def apply_gate(V: ArrayOrTensor, gate: ArrayOrTensor) -> ArrayOrTensor:
-    """Multiply the rows of V, a vector or a matrix, with the gate, if there is one."""
-    return V if gate is None else gate * V if V.ndim == 1 else gate[:, None] * V
+    """Return a vector or a matrix V with its rows multiplied by the gate; None is no gate."""
+    if gate is None:
+        return V
+    return gate * V if V.ndim == 1 else gate[:, None] * V
 
 
 def _times(Z: ArrayOrTensor, V: ArrayOrTensor, transposed: bool = False) -> ArrayOrTensor:
-    """Return ZV, or ZᵀV where Z is transposed, in double precision."""
+    """Return ZV, or ZᵀV with `transposed`, in double precision."""
     if not is_tensor(Z):
         return (Z.T if transposed else Z) @ V
     from kernelmosaic.gpu import multiply_features

@@ -21,17 +21,24 @@ from kernelmosaic.gram.linear_algebra import (
     solve_block,
 )
 from kernelmosaic.gram.options import BlockOptions
+from kernelmosaic.gram.tuning import (
+    BLOCK_OF_DENSE,
+    COPIED_SAMPLES,
+    LEAST_RANK,
+    LOW_RANK_GROWTH,
+    LOW_RANK_STRIP_ENTRIES,
+    UNUSED_DEVICE_BYTES,
+)
 
-#: From row numbers and their coefficients to Kβ in double precision.
+#: A function of row numbers and their coefficients that returns Kβ in double precision.
 ExactProduct = Callable[[Indices, Array], Array]
 
 
 class ClassGram(ABC):
-    """The kernels of a machine with one output per class: a symmetric positive semi-definite matrix
-    K_c for each.
+    """The kernels of a machine with one output per class: a matrix K_c for each class c.
 
-    Solvers of joint machines use these operations and no others. A `Gram` is the case in which all
-    classes have the same matrix.
+    Every K_c is symmetric and positive semi-definite. Solvers of joint machines use these
+    operations and no others. A `Gram` is the case in which all classes have the same matrix.
 
     Attributes
     ----------
@@ -42,7 +49,7 @@ class ClassGram(ABC):
     dtype : dtype
         Precision of the entries.
     block_samples : int
-        Up to this many samples may have their block formed.
+        The most samples whose block may be formed.
     matrix : array or None
         All entries, if they are stored: a solver on the host may then read them itself.
     """
@@ -55,118 +62,145 @@ class ClassGram(ABC):
 
     @abstractmethod
     def products(self, beta: ArrayOrTensor, exact: bool = False) -> ArrayOrTensor:
-        """Return K_c β_c of every column of β, of the shape of β.
+        """Return K_c β_c of every column β_c of β, an array of the shape of β.
 
-        For a certificate (`exact`) in double precision, whatever the entries are stored in.
+        With `exact`, as a certificate requires, entries are computed in double precision even if
+        they are stored in single.
         """
 
     @abstractmethod
     def block(self, rows: RowIndex) -> ArrayOrTensor:
-        """Return the entries between these samples as an array of the backend, a copy: (classes, q,
-        q), or (q, q)."""
+        """Return a copy of the entries between these q samples, an array of the backend.
+
+        Its shape is (classes, q, q), or (q, q) for a `Gram`.
+        """
 
     @abstractmethod
     def diagonal(self) -> Array:
-        """Return the diagonal, in this process: (n, classes), or (n,)."""
+        """Return the diagonals, an array of NumPy of shape (n, classes), or (n,) for a `Gram`."""
 
 
 class Gram(ClassGram):
     """One symmetric positive semi-definite matrix K of n samples, the same for every output.
 
     This is all that a solver reads of a kernel, whatever its form; solvers of kernels in factors
-    read a `FactoredGram`. Rows are numbers in this process or of the backend. Vectors of n numbers
-    are returned in the library they are given in, arrays for arrays and tensors for tensors.
+    read a `FactoredGram`. Row numbers are arrays of NumPy or of the backend. Vectors of n numbers
+    are returned in the library they are given in: arrays for arrays, tensors for tensors.
 
     Attributes
     ----------
     factored : bool
         Whether K = Z Zᵀ + diag e with known Z: the kernel is then a `FactoredGram`.
     shift : ndarray of shape (n,) or None
-        Of a kernel that is not written down: e ≥ 0, which is added to its diagonal; None for zeros.
+        The numbers e ≥ 0 that are added to the diagonal of a kernel that is not stored; None for
+        zeros.
     has_cheap_products : bool
-        Whether a product costs far less than the entries it stands for: linear systems are solved
-        by products.
+        Whether a product costs far less than reading n² entries: linear systems are then solved by
+        products.
     """
 
     factored: bool = False
     has_cheap_products: bool = False
     shift: Array | None = None
-    # The entries of a kernel in factors, where a solver has written them down.
+    # The entries of a kernel in factors, if a solver has asked for them.
     _written: Any = None
 
     def take(self, rows: RowIndex) -> Gram:
-        """Return the kernel of these samples alone: with entries, or features, stored if there is
-        room for them."""
+        """Return the kernel of these samples, with entries or features stored if they fit."""
         return DenseGram(self.block(rows))
 
     def products_of(self, part: Gram, rows: Indices, beta: Array) -> Array:
-        """Return Kβ where β is zero except at these rows; the part is what `take` returns for
-        them."""
-        spread = np.zeros(self.n_samples)
-        spread[rows] = beta
-        return np.asarray(self.products(spread))
+        """Return Kβ for a β that is zero except at these rows.
+
+        Parameters
+        ----------
+        part : Gram
+            The kernel that `take` returned for these rows.
+        rows : ndarray of int
+            The rows.
+        beta : ndarray
+            The coefficients of these rows.
+        """
+        all_beta = np.zeros(self.n_samples)
+        all_beta[rows] = beta
+        return np.asarray(self.products(all_beta))
 
     def add_diagonal(self, values: Array) -> Gram:
-        """Return the kernel with these numbers added to its diagonal; it may take the place of this
-        one."""
+        """Return the kernel with these numbers added to its diagonal.
+
+        A stored matrix is changed, and returned.
+        """
         shifted = copy(self)
-        shifted.shift = values if self.shift is None else self.shift + values
-        shifted._written = None
+        shifted._set_shift(values if self.shift is None else self.shift + values)
         return shifted
 
+    def _set_shift(self, shift: Array) -> None:
+        """Change what is added to the diagonal; written entries had another diagonal."""
+        self.shift = shift
+        self._written = None
+
     def low_rank(self) -> ArrayOrTensor:
-        """Return Z with K ≈ ZZᵀ where a kernel that is not stored has room for it; else None."""
+        """Return Z with K ≈ ZZᵀ for a kernel that is not stored, if it fits the memory; else None.
+
+        It is None for all other kernels.
+        """
         return None
 
     def solve_free(self, rows: Indices, ridge: Array, right: Array) -> Array:
-        """Return roughly (K + diag ridge)⁻¹ times the right-hand sides, (n_rows, k), for the block
-        of these samples."""
-        place = self.backend.asarray
+        """Return roughly (K_rows + diag ridge)⁻¹ right, of shape (n_rows, k).
+
+        K_rows is the block of these samples; `right` has the shape (n_rows, k).
+        """
         A = self.block(self.backend.index(rows))
-        return self.backend.to_numpy(solve_block(A, place(ridge), place(right))).astype(
-            np.float64, copy=False
-        )
+        placed_ridge = self.backend.asarray(ridge)
+        placed_right = self.backend.asarray(right)
+        solution = self.backend.to_numpy(solve_block(A, placed_ridge, placed_right))
+        return solution.astype(np.float64, copy=False)
 
     def solve_by_products(
         self, ridge: Array, right: Array, options: BlockOptions, sums: bool = False
     ) -> Array:
-        """Return (K + diag ridge)⁻¹ times the right-hand sides, (n, k), by
-        `conjugate_gradients`."""
+        """Return (K + diag ridge)⁻¹ right, of shape (n, k), by `conjugate_gradients`."""
 
         def times(p: Array) -> Array:
             return np.asarray(self.products(p) + ridge[:, np.newaxis] * p)
 
-        return np.asarray(
-            conjugate_gradients(times, self.preconditioner(ridge), right, options, sums)
-        )
+        preconditioner = self.preconditioner(ridge)
+        return np.asarray(conjugate_gradients(times, preconditioner, right, options, sums))
 
     def preconditioner(self, ridge: Array) -> Callable[[Array], Array]:
-        """Return what multiplies columns by roughly (K + diag ridge)⁻¹: here the inverse of the
-        diagonal."""
+        """Return a function that multiplies columns by roughly (K + diag ridge)⁻¹.
+
+        Here it is the inverse of the diagonal.
+        """
         diagonal = (self.diagonal() + ridge)[:, np.newaxis]
         return lambda r: r / diagonal
 
+    def _shifted(self, diagonal: Array) -> Array:
+        """Return a diagonal without the shift, plus the shift."""
+        return np.asarray(diagonal if self.shift is None else diagonal + self.shift)
+
     def host_rows(self, rows: RowIndex) -> Indices:
-        """Return row numbers in this process."""
+        """Return row numbers as an array of NumPy."""
         return rows if isinstance(rows, np.ndarray) else self.backend.to_numpy(rows)
 
 
 class DenseGram(Gram):
-    """A matrix that is stored, in this process or on a device.
+    """A matrix that is stored, on the host or on a device.
 
     Parameters
     ----------
     matrix : array of shape (n, n)
         The entries.
     exact : callable, optional
-        Multiplies the kernel, computed anew in double precision, with a sparse β of one or several
-        columns; None if the entries are the best there is.
+        A function that multiplies the kernel, computed anew in double precision, by a sparse β of
+        one or several columns. By default the stored entries are multiplied.
     """
 
-    #: Up to this many samples a block is copied to the host.
-    block_samples = 4096
-    #: Up to this many samples are taken out of the matrix to be worked on by themselves.
-    copied = 6000
+    #: The most samples whose block is copied to the host.
+    block_samples = BLOCK_OF_DENSE
+    #: The most samples that `take` copies out of the matrix.
+    copied = COPIED_SAMPLES
 
     def __init__(self, matrix: Any, exact: ExactProduct | None = None) -> None:
         self.matrix = matrix
@@ -177,90 +211,94 @@ class DenseGram(Gram):
 
     def __array__(self, dtype: DType = None, copy: bool | None = None) -> AnyArray:
         array = self.backend.to_numpy(self.matrix)
-        # A reader of the array cannot change it by accident.
-        return np.array(array, dtype=dtype) if copy is not False else np.asarray(array, dtype=dtype)
+        if copy is False:
+            return np.asarray(array, dtype=dtype)
+        # A reader of a copy cannot change the matrix by accident.
+        return np.array(array, dtype=dtype)
 
     def products(self, beta: ArrayOrTensor, exact: bool = False) -> ArrayOrTensor:
-        here = isinstance(beta, np.ndarray)
+        is_array = isinstance(beta, np.ndarray)
         if exact and self.exact is not None:
-            dense = beta if here else self.backend.to_numpy(beta)
-            support = nonzero_rows(dense)
-            found = self.exact(support, dense[support])
-            return found if here else self.backend.asarray(found)
+            host_beta = beta if is_array else self.backend.to_numpy(beta)
+            support = nonzero_rows(host_beta)
+            values = self.exact(support, host_beta[support])
+            return values if is_array else self.backend.asarray(values)
         coefficients = self.backend.asarray(beta)
-        used = nonzero_rows(coefficients)
-        out = multiply_rows(self.matrix, used, coefficients[used])
-        return self.backend.to_numpy(out) if here else out
+        support = nonzero_rows(coefficients)
+        values = multiply_rows(self.matrix, support, coefficients[support])
+        return as_input(beta, values, self.backend)
 
     def block(self, rows: RowIndex) -> ArrayOrTensor:
         rows = self.backend.index(rows)
         return self.backend.take_block(self.matrix, rows, rows)
 
     def take(self, rows: RowIndex) -> Gram:
-        return (
-            SomeRows(self, self.backend.index(rows))
-            if len(rows) > self.copied
-            else super().take(rows)
-        )
+        if len(rows) > self.copied:
+            return SomeRows(self, self.backend.index(rows))
+        return super().take(rows)
 
     def diagonal(self) -> Array:
         return self.backend.to_numpy(self.matrix.diagonal()).astype(np.float64)
 
     def add_diagonal(self, values: Array) -> DenseGram:
-        """Add to the diagonal in place, and return the matrix with it."""
         diagonal = self.backend.diagonal_view(self.matrix)
         diagonal += self.backend.asarray(values, self.dtype)
         if self.exact is None:
             return self
-        inner = self.exact
+        exact_without_values = self.exact
 
-        def shifted(support: Indices, beta: Array) -> Array:
-            out = inner(support, beta)
+        def exact_with_values(support: Indices, beta: Array) -> Array:
+            out = exact_without_values(support, beta)
             out[support] += (values[support] * beta.T).T
             return out
 
-        return DenseGram(self.matrix, shifted)
+        return DenseGram(self.matrix, exact_with_values)
 
 
 class SomeRows(Gram):
-    """The part of a stored matrix that belongs to many samples, for products in the precision of
-    the matrix.
+    """The part of a stored matrix that belongs to many samples, for products.
 
-    On the host all of the matrix is read for one: that beats a copy of the part. A device, which
-    reads a copy at many times the speed of making it, makes one for its many products, if that has
-    at most half of the entries and there is room.
+    Products are in the precision of the matrix. On the host each product reads the whole matrix,
+    which is faster than a copy of the part. A device makes a copy, since it reads one many times
+    faster than it makes it, if the part has at most half of the entries and there is room.
 
     Parameters
     ----------
     gram : DenseGram
-        The whole.
+        The whole matrix.
     rows : array of int
-        Row numbers of the backend.
+        The row numbers of the part, an index of the backend.
     """
 
     block_samples = DenseGram.block_samples
 
     def __init__(self, gram: DenseGram, rows: RowIndex) -> None:
-        self.gram, self.which = gram, rows
-        self.n_samples, self.backend, self.dtype = len(rows), gram.backend, gram.dtype
+        self.gram = gram
+        self.which = rows
+        self.n_samples = len(rows)
+        self.backend = gram.backend
+        self.dtype = gram.dtype
         self.copy: Any = None
-        size = self.n_samples**2 * self.dtype.itemsize
-        small = self.backend is not NUMPY and 2 * self.n_samples**2 <= gram.n_samples**2
-        # A pass over the whole needs room, too; and what is free may be so in pieces.
-        if small and 2 * size + 2**30 <= self.backend.free_bytes():
+        copy_bytes = self.n_samples**2 * self.dtype.itemsize
+        is_small = 2 * self.n_samples**2 <= gram.n_samples**2
+        if self.backend is NUMPY or not is_small:
+            return
+        # Room is left for a copy of the same size during a pass, and for free memory that is in
+        # pieces.
+        if 2 * copy_bytes + UNUSED_DEVICE_BYTES <= self.backend.free_bytes():
             with suppress(RuntimeError):
                 self.copy = gram.block(rows)
 
     def products(self, beta: ArrayOrTensor, exact: bool = False) -> ArrayOrTensor:
-        own = self.backend.asarray(beta, self.dtype)
+        coefficients = self.backend.asarray(beta, self.dtype)
         if self.copy is not None:
-            values = self.copy @ own
+            values = self.copy @ coefficients
         else:
-            full = self.backend.zeros((self.gram.n_samples, *beta.shape[1:]), self.dtype)
-            full[self.which] = own
-            values = (self.gram.matrix @ full)[self.which]
-        found = self.backend.astype(values, np.float64)
-        return self.backend.to_numpy(found) if isinstance(beta, np.ndarray) else found
+            shape = (self.gram.n_samples, *beta.shape[1:])
+            all_coefficients = self.backend.zeros(shape, self.dtype)
+            all_coefficients[self.which] = coefficients
+            values = (self.gram.matrix @ all_coefficients)[self.which]
+        return as_input(beta, self.backend.astype(values, np.float64), self.backend)
 
     def block(self, rows: RowIndex) -> ArrayOrTensor:
         return self.gram.block(self.which[self.backend.index(rows)])
@@ -276,37 +314,44 @@ class SomeRows(Gram):
 
 
 class OnDemandGram(Gram):
-    """K = Σ_m d_m K_m, or Σ_m g_m g_mᵀ ∘ K_m with gates, of so many samples that n² numbers have no
-    room.
+    """K = Σ_m d_m K_m, or Σ_m g_m g_mᵀ ∘ K_m with gates, for n² entries that do not fit the memory.
 
-    Products compute the entries they read, and nothing is kept of them: rows that a round of a
-    working set has read would take the memory that makes working sets large, and so rounds few.
+    Products compute the entries that they read and keep none of them. Rows kept from one round of a
+    working-set solver to the next would take the memory of the working sets, and larger working
+    sets mean fewer rounds.
 
     Parameters
     ----------
     stack : ComputedStack
-        Computes the kernels.
+        The stack that computes the kernels.
     factors : ndarray of shape (P,) or (n, P)
         The weights d, or the gates g.
     """
 
     def __init__(self, stack: Any, factors: Array) -> None:
-        self.stack, self.factors = stack, factors
-        self.n_samples, self.backend, self.dtype = stack.n_samples, stack.backend, stack.dtype
+        self.stack = stack
+        self.factors = factors
+        self.n_samples = stack.n_samples
+        self.backend = stack.backend
+        self.dtype = stack.dtype
         self.block_samples = stack.options.block_samples(self.n_samples, stack.budget, self.dtype)
 
+    @property
+    def _has_gates(self) -> bool:
+        return self.factors.ndim == 2
+
     def products(self, beta: ArrayOrTensor, exact: bool = False) -> ArrayOrTensor:
-        here = isinstance(beta, np.ndarray)
-        dense = beta if here else self.backend.to_numpy(beta)
-        support = nonzero_rows(dense)
+        is_array = isinstance(beta, np.ndarray)
+        host_beta = beta if is_array else self.backend.to_numpy(beta)
+        support = nonzero_rows(host_beta)
         stack = self.stack.exact if exact else self.stack
-        values = stack.combined_products(support, dense[support], self.factors)
+        values = stack.combined_products(support, host_beta[support], self.factors)
         if self.shift is not None:
-            values[support] += (self.shift[support] * dense[support].T).T
-        return values if here else self.backend.asarray(values)
+            values[support] += (self.shift[support] * host_beta[support].T).T
+        return values if is_array else self.backend.asarray(values)
 
     def block(self, rows: RowIndex) -> ArrayOrTensor:
-        """Return the entries between some samples.
+        """Return the entries between some samples, an array of the backend.
 
         Raises
         ------
@@ -324,67 +369,76 @@ class OnDemandGram(Gram):
 
     def take(self, rows: RowIndex) -> Gram:
         rows = self.host_rows(rows)
-        some, factors = (
-            self.stack.take(rows),
-            self.factors[rows] if self.factors.ndim == 2 else self.factors,
-        )
-        gram: Gram = (
-            OnDemandGram(some, factors) if len(rows) > self.block_samples else some.combine(factors)
-        )
+        row_stack = self.stack.take(rows)
+        row_factors = self.factors[rows] if self._has_gates else self.factors
+        gram: Gram
+        if len(rows) > self.block_samples:
+            gram = OnDemandGram(row_stack, row_factors)
+        else:
+            gram = row_stack.combine(row_factors)
         return gram if self.shift is None else gram.add_diagonal(self.shift[rows])
 
     def low_rank(self) -> ArrayOrTensor:
-        """Return Nyström's factors, from samples evenly spread, where the samples are."""
+        """Return Nyström's factors Z = K(X, L) K(L, L)^(−½), an array of the backend, or None.
+
+        The landmarks L are evenly spread samples. It is None if the budget has no room for the
+        factors, or K(L, L) is not positive definite up to rounding.
+        """
         options = self.stack.options
-        rank = min(
-            options.most_rank, int(options.rank_share * self.stack.budget / 8 / self.n_samples)
-        )
-        if rank < 2:
+        affordable_rank = int(options.rank_share * self.stack.budget / 8 / self.n_samples)
+        rank = min(options.most_rank, affordable_rank)
+        if rank < LEAST_RANK:
             return None
-        some = np.unique(np.linspace(0, self.n_samples - 1, rank).astype(np.intp))
-        columns = self.backend.zeros((self.n_samples, len(some)))
-        for strip in row_strips(self.n_samples, 2**24 // len(some)):
-            for m, block in self.stack.placed_blocks(active_kernels(self.factors), strip, some):
-                gates = self.factors[:, m] if self.factors.ndim == 2 else None
-                factor = self.factors[m] if gates is None else np.outer(gates[strip], gates[some])
+        landmarks = np.unique(np.linspace(0, self.n_samples - 1, rank).astype(np.intp))
+        active = active_kernels(self.factors)
+        columns = self.backend.zeros((self.n_samples, len(landmarks)))
+        for strip in row_strips(self.n_samples, LOW_RANK_STRIP_ENTRIES // len(landmarks)):
+            for m, block in self.stack.placed_blocks(active, strip, landmarks):
+                if self._has_gates:
+                    gates = self.factors[:, m]
+                    factor = np.outer(gates[strip], gates[landmarks])
+                else:
+                    factor = self.factors[m]
                 columns[strip] += self.backend.asarray(factor) * block
-        among = columns[self.backend.index(some)]
+        among_landmarks = columns[self.backend.index(landmarks)]
+        jitter = rounding_jitter(self.dtype, among_landmarks.diagonal())
         with suppress(np.linalg.LinAlgError):
-            return (
-                columns
-                @ Cholesky(among, rounding_jitter(self.dtype, among.diagonal()), 0.01)
-                .inverse_root()
-                .T
-            )
+            cholesky = Cholesky(among_landmarks, jitter, LOW_RANK_GROWTH)
+            return columns @ cholesky.inverse_root().T
         return None
 
     def diagonal(self) -> Array:
-        each = self.stack.diagonals
-        values = (
-            (self.factors.T**2 * each).sum(0) if self.factors.ndim == 2 else self.factors @ each
-        )
-        return np.asarray(values if self.shift is None else values + self.shift)
+        diagonals = self.stack.diagonals
+        if self._has_gates:
+            values = (self.factors.T**2 * diagonals).sum(0)
+        else:
+            values = self.factors @ diagonals
+        return self._shifted(values)
 
     def solve_free(self, rows: Indices, ridge: Array, right: Array) -> Array:
         if len(rows) <= self.block_samples:
             return super().solve_free(rows, ridge, right)
-        # Too many for a block: some of them, evenly spread, represent all.
-        some = np.unique(np.linspace(0, len(rows) - 1, self.block_samples).astype(np.intp))
-        answer = np.zeros_like(right)
-        answer[some] = super().solve_free(rows[some], ridge[some], right[some]) * (
-            len(rows) / len(some)
-        )
-        return answer
+        # Too many samples for a block: the system is solved for some of them, evenly spread, and
+        # scaled up to the number of all.
+        chosen = np.unique(np.linspace(0, len(rows) - 1, self.block_samples).astype(np.intp))
+        solution = np.zeros_like(right)
+        chosen_solution = super().solve_free(rows[chosen], ridge[chosen], right[chosen])
+        solution[chosen] = chosen_solution * (len(rows) / len(chosen))
+        return solution
 
 
 def active_kernels(factors: Array) -> Indices:
-    """Return the kernels with a weight, of shape (P,), or with a gate that is not zero, of shape
-    (n, P)."""
+    """Return the kernels whose weight, of shape (P,), or gates, of shape (n, P), are not zero."""
     return np.flatnonzero(np.atleast_2d(factors).any(axis=0))
 
 
+def as_input(argument: ArrayOrTensor, values: ArrayOrTensor, backend: Backend) -> ArrayOrTensor:
+    """Return values of the backend in the library of an argument: arrays for arrays."""
+    return backend.to_numpy(values) if isinstance(argument, np.ndarray) else values
+
+
 def as_gram(K: ArrayOrTensor) -> Gram:
-    """Return a kernel as it is, or an array of shape (n, n) as one."""
+    """Return a `Gram` as it is, and an array of shape (n, n) as a DenseGram."""
     if isinstance(K, Gram):
         return K
     if not isinstance(K, np.ndarray) and not is_tensor(K):

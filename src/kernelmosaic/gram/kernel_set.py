@@ -1,5 +1,4 @@
-"""The kernel set: named kernels, each on its columns and on a common scale, fitted to a training
-set."""
+"""The kernel set: named kernels, each with its columns and its scale, fitted to a training set."""
 
 from __future__ import annotations
 
@@ -16,6 +15,13 @@ from kernelmosaic._typing import AnyArray, Array, DType, Indices, Mask, MatrixLi
 from kernelmosaic.backend import NUMPY, Backend, is_tensor, row_strips, torch_backend
 from kernelmosaic.gram.normalizing import Normalization, make_normalization, warn_of_constant
 from kernelmosaic.gram.options import device_entries
+from kernelmosaic.gram.tuning import (
+    CUTS_BY_ROW,
+    DENSE_COLUMNS,
+    PRODUCT_COLUMNS,
+    RATIO_ERROR,
+    STATISTICS_PER_VIEW,
+)
 from kernelmosaic.kernels.base import Block, Kernel, StatisticKernel, named
 from kernelmosaic.kernels.distances import FitSamples, pairwise_statistic
 from kernelmosaic.kernels.matrices import MatrixRows, NewRows, Precomputed
@@ -24,22 +30,22 @@ from kernelmosaic.kernels.views import KernelSpec, take_columns
 
 #: Numbers of kernels.
 Kernels = Sequence[int] | AnyArray
-#: Of a training set, the distances between all samples that widths were learned of: by the number
-#: of the view and the name of the statistic.
+#: Distances between all samples of a training set, which widths were learned from, by the number of
+#: the view and the name of the statistic.
 Distances = Mapping[tuple[int, str], Array]
 
 
 @dataclass(frozen=True)
 class Views(Sequence[Any]):
-    """Samples as each kernel reads them; item m is what kernel m reads.
+    """Samples as the kernels read them: `views[m]` is the data that kernel m reads.
 
     Attributes
     ----------
     distinct : tuple
-        What kernels read: some columns, prepared or not.
+        The distinct data: some columns of the samples, prepared for the kernel or not.
     which : tuple of int
-        Of every kernel, the number of what it reads. Kernels of the same number share what is
-        computed of it.
+        For each kernel, the number of its data in `distinct`. Kernels with the same number share
+        what is computed from the data.
     """
 
     distinct: tuple[Any, ...] = ()
@@ -47,9 +53,10 @@ class Views(Sequence[Any]):
 
     @classmethod
     def of(cls, keys: Sequence[Hashable], arrays: Mapping[Any, Any]) -> Views:
-        """Return the views of kernels, by keys that are equal for kernels that read the same."""
+        """Return the views of kernels from the key of each kernel and the data of each key."""
         numbers = {key: v for v, key in enumerate(arrays)}
-        return cls(tuple(arrays.values()), tuple(numbers[key] for key in keys))
+        which = tuple(numbers[key] for key in keys)
+        return cls(tuple(arrays.values()), which)
 
     def __len__(self) -> int:
         return len(self.which)
@@ -58,42 +65,43 @@ class Views(Sequence[Any]):
         return self.distinct[self.which[m]]
 
     def take(self, kernels: Kernels) -> Views:
-        """Return what some kernels read, in this order."""
-        which = [self.which[m] for m in kernels]
-        return Views.of(which, {v: self.distinct[v] for v in which})
+        """Return the views of these kernels, in this order."""
+        numbers = [self.which[m] for m in kernels]
+        return Views.of(numbers, {v: self.distinct[v] for v in numbers})
 
 
 @dataclass(frozen=True)
 class PlacedSamples:
-    """Samples as kernels read them, on a backend, with what normalising needs; every list has one
-    item per kernel.
+    """Samples as the kernels read them, placed on a backend, with what normalisations need of them.
+
+    Lists have one entry for each kernel.
 
     Attributes
     ----------
     backend : Backend
-        Where blocks between them are computed.
+        Where blocks between the samples are computed.
     views : Views
-        Arrays of the backend for kernels with a formula there; else what the kernel itself reads,
-        on the host.
+        Arrays of the backend for kernels that are evaluated there. For others the data that the
+        kernel itself reads, on the host.
     row_scales : list
-        What each kernel's normalisation needs of the samples, or None.
-    shares : list of bool
-        Whether the kernel is evaluated on the backend; on the host, whether it is a function of a
-        statistic, which kernels with the same view share.
+        What the normalisation of each kernel needs of each sample, or None.
+    on_backend : list of bool
+        Whether the kernel is evaluated on the backend; else it is evaluated on the host, and its
+        blocks are copied to the backend.
     centres, norms : tuple
-        Of every distinct view on a device: what is taken off the samples before they are multiplied
-        for squared distances, and their squared norms then; else None. The samples themselves stay
-        as they are: differences of rounded ones are rounded, too.
+        For each distinct view on a device that squared distances are computed from: a centre, and
+        the squared norms of the samples minus that centre; else None. The samples themselves are
+        not centred, since differences of rounded samples would be rounded, too.
     distances : dict
-        Of a training set on the host, the distances that are known.
+        Distances between the samples of the training set that are stored, on the host.
     rows : ndarray, optional
-        Which samples of that training set these are.
+        The numbers of these samples in that training set.
     """
 
     backend: Backend
     views: Views
     row_scales: list[Any]
-    shares: list[bool]
+    on_backend: list[bool]
     centres: tuple[Any, ...]
     norms: tuple[Any, ...]
     distances: Distances = field(default_factory=dict)
@@ -101,17 +109,18 @@ class PlacedSamples:
 
     @property
     def n_samples(self) -> int:
+        """The number of samples."""
         return int(self.views[0].shape[0])
 
     def take(self, rows: RowIndex) -> PlacedSamples:
-        """Return some samples: a slice or an array of row numbers."""
+        """Return these samples; `rows` is a slice or an array of row numbers."""
 
         def cut(array: Any) -> Any:
-            return (
-                None
-                if array is None
-                else array[self.backend.index(rows) if is_tensor(array) else rows]
-            )
+            if array is None:
+                return None
+            if is_tensor(array):
+                return array[self.backend.index(rows)]
+            return array[rows]
 
         return replace(
             self,
@@ -121,23 +130,33 @@ class PlacedSamples:
             rows=cut(self.rows),
         )
 
-    def known(self, m: int, statistic: str, other: PlacedSamples) -> Block | None:
-        """Return the block of a statistic between these samples and others, None where it was not
-        measured."""
+    def stored_distances(self, m: int, statistic: str, other: PlacedSamples) -> Block | None:
+        """Return the stored block of a statistic between these samples and others, or None.
+
+        It is None if the statistic was not stored, or if the others are of another training set.
+        """
         S = self.distances.get((self.views.which[m], statistic))
-        return (
-            None
-            if S is None or other.distances is not self.distances
-            else S[np.ix_(self.rows, other.rows)]
-        )
+        if S is None or other.distances is not self.distances:
+            return None
+        return S[np.ix_(self.rows, other.rows)]
 
 
 @dataclass(frozen=True)
 class FittedKernel:
-    """One fitted kernel with the columns it reads, their number among those of the training set,
-    and its scale.
+    """One fitted kernel with its columns, its view and its scale.
 
-    Kernels of one number were fitted to the same samples.
+    Attributes
+    ----------
+    name : str
+        The name that the user gave, or one made for the kernel.
+    kernel : Kernel
+        The fitted kernel.
+    columns : ndarray or None
+        The columns that it reads; None means all.
+    normalization : Normalization
+        The rule with the constants learned on the training set.
+    view : int
+        The number of its view. Kernels of one view were fitted to the same samples.
     """
 
     name: str
@@ -146,17 +165,27 @@ class FittedKernel:
     normalization: Normalization
     view: int
 
+    @property
+    def view_key(self) -> tuple[int, str]:
+        """A key that is equal for kernels that read the same prepared data."""
+        return self.view, self.kernel.preparation
+
+    @property
+    def is_zero(self) -> bool:
+        """Whether the kernel is zero once centred, since it is constant on the training set."""
+        return bool(getattr(self.normalization, "scale_", 1.0) == np.inf)
+
 
 @dataclass(frozen=True)
 class KernelSet:
-    """The fitted kernels, and how to evaluate them on samples old and new, here or on a device."""
+    """The fitted kernels, which compute blocks between any samples, on the host or on a device."""
 
     fitted: tuple[FittedKernel, ...]
 
     @classmethod
-    def fit(cls, *given: Any, **options: Any) -> KernelSet:
-        """Return the kernels as `fit_samples` fits them."""
-        return cls.fit_samples(*given, **options)[0]
+    def fit(cls, *arguments: Any, **options: Any) -> KernelSet:
+        """Return the fitted kernels; the arguments are those of `fit_samples`."""
+        return cls.fit_samples(*arguments, **options)[0]
 
     @classmethod
     def fit_samples(
@@ -168,94 +197,118 @@ class KernelSet:
         present: Mask | None = None,
         room: float = 0.0,
     ) -> tuple[KernelSet, Views, Distances]:
-        """Clone the kernels, fit each to its columns of the training set, and learn their scales.
+        """Return the kernels fitted to a training set, their views and the stored distances.
 
-        Of shape (n, P), `present` marks the samples that a kernel is fitted to; None means to all.
-        The samples that each was fitted to are returned, too, and the distances between them that
-        widths were learned of; none if these might take more bytes than there is room.
+        The kernels of the specs are cloned, each is fitted to its columns, and its scale is
+        learned.
+
+        Parameters
+        ----------
+        specs : sequence of KernelSpec
+            The named kernels with their columns.
+        X : array or sparse matrix of shape (n, n_features)
+            The training samples.
+        normalize : str or None
+            The rule that puts the kernels on one scale, see `make_normalization`.
+        sample_weight : ndarray of shape (n,), optional
+            Weights of the samples for the constants of the rule.
+        present : ndarray of shape (n, P), optional
+            The samples that each kernel is fitted to; by default all.
+        room : float
+            Bytes that distances may take, which widths are learned from. If they might take more,
+            none are stored and returned.
         """
-        make_normalization(normalize)
-        if present is not None and not present.any(axis=0).all():
-            raise ValueError(
-                f"kernel {specs[int(np.argmin(present.any(axis=0)))].name!r}: none of the"
-                f" {len(present)} training samples has what it reads; leave the kernel out, or give"
-                " samples that have it."
-            )
+        make_normalization(normalize)  # raises for an unknown rule before anything is computed
+        if present is not None:
+            _check_present(specs, present)
         kernels = [clone(spec.kernel) for spec in specs]
-        numbers = _view_numbers(specs, sparse.issparse(X), present)
-        reads = [(v, kernel.preparation) for v, kernel in zip(numbers, kernels, strict=True)]
-        # Two distances in every view.
-        keep = 16 * X.shape[0] ** 2 * len(set(reads)) <= room
+        view_numbers = _view_numbers(specs, sparse.issparse(X), present)
+        n_prepared = len({(v, k.preparation) for v, k in zip(view_numbers, kernels, strict=True)})
+        distance_bytes = 8 * STATISTICS_PER_VIEW * X.shape[0] ** 2 * n_prepared
+        keeps_distances = distance_bytes <= room
         table = by_column(X, specs)
-        cut: dict[int, FitSamples] = {}
-        prepared: dict[tuple[int, str], FitSamples] = {}
+        cut_views: dict[int, FitSamples] = {}
+        prepared_views: dict[tuple[int, str], FitSamples] = {}
         fitted: list[FittedKernel] = []
-        for m, (spec, kernel, v) in enumerate(zip(specs, kernels, numbers, strict=True)):
-            own = None if present is None else present[:, m]
+        for m, (spec, kernel, v) in enumerate(zip(specs, kernels, view_numbers, strict=True)):
+            fitted_rows = None if present is None else present[:, m]
             if isinstance(kernel, MatrixRows):
                 kernel.share(kernels[:m])
             with named(spec.name):
-                if v not in cut:
+                if v not in cut_views:
                     V = read_columns(table, spec.columns)
-                    cut[v] = FitSamples(
-                        in_double(kernel.validate(V if own is None else V[own])), keep
-                    )
-                kernel.fit_to(cut[v])
-                samples = cut[v] if kernel.preparation == "" else cut[v].ranked[2]
-                weight = (
-                    sample_weight if sample_weight is None or own is None else sample_weight[own]
-                )
+                    if fitted_rows is not None:
+                        V = V[fitted_rows]
+                    cut_views[v] = FitSamples(in_double(kernel.validate(V)), keeps_distances)
+                kernel.fit_to(cut_views[v])
+                samples = cut_views[v]
+                if kernel.preparation != "":
+                    samples = samples.ranked[2]
+                weight = sample_weight
+                if sample_weight is not None and fitted_rows is not None:
+                    weight = sample_weight[fitted_rows]
                 scale = make_normalization(normalize).fit(kernel.inner, samples.X, weight)
-            fitted.append(FittedKernel(spec.name, kernel, spec.columns, scale, v))
-            prepared[reads[m]] = samples
-        warn_of_constant(
-            [one.name for one in fitted if getattr(one.normalization, "scale_", 1.0) == np.inf]
-        )
-        views = Views.of(reads, {key: one.X for key, one in prepared.items()})
-        every = enumerate(prepared.values())
-        return (
-            cls(tuple(fitted)),
-            views,
-            {(k, name): S for k, one in every for name, S in one.distances.items()},
-        )
+            fitted_kernel = FittedKernel(spec.name, kernel, spec.columns, scale, v)
+            fitted.append(fitted_kernel)
+            prepared_views[fitted_kernel.view_key] = samples
+
+        warn_of_constant([fitted_kernel.name for fitted_kernel in fitted if fitted_kernel.is_zero])
+        view_keys = [kernel.view_key for kernel in fitted]
+        views = Views.of(view_keys, {key: samples.X for key, samples in prepared_views.items()})
+        distances: dict[tuple[int, str], Array] = {}
+        for number, samples in enumerate(prepared_views.values()):
+            for statistic, S in samples.distances.items():
+                distances[number, statistic] = S
+        return cls(tuple(fitted)), views, distances
 
     @property
     def names(self) -> list[str]:
+        """The names of the kernels."""
         return [fitted_kernel.name for fitted_kernel in self.fitted]
 
     def __len__(self) -> int:
         return len(self.fitted)
 
     def take(self, active: Kernels) -> KernelSet:
-        """Keep only these kernels, in this order."""
+        """Return the set of these kernels, in this order."""
         return KernelSet(tuple(self.fitted[m] for m in active))
 
     def take_views(self, views: Views, active: Kernels) -> Views:
-        """Keep the views of the kernels that `take` keeps."""
+        """Return the views of the kernels that `take` keeps."""
         return views.take(active)
 
     def views(
         self, X: MatrixLike, present: Mask | None = None, stand_ins: list[Any] | None = None
     ) -> Views:
-        """Return the samples as each kernel reads them, with stand-ins for what they lack; they
-        have all by default."""
+        """Return samples as the kernels read them.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or NewRows, of n rows
+            The samples.
+        present : ndarray of shape (n, P), optional
+            The views that they have; by default all.
+        stand_ins : list, optional
+            For each kernel the row that stands in for the view where a sample lacks it.
+        """
         X = by_column(X, self.fitted)
-        cut: dict[int, Any] = {}
-        prepared: dict[tuple[int, str], Any] = {}
-        # Equal for kernels that read the same array.
-        reads = [(one.view, one.kernel.preparation) for one in self.fitted]
-        for m, one in enumerate(self.fitted):
-            if one.view not in cut:
-                V = in_dense_columns(take_view(X, one))
+        cut_views: dict[int, Any] = {}
+        prepared_views: dict[tuple[int, str], Any] = {}
+        for m, fitted_kernel in enumerate(self.fitted):
+            v = fitted_kernel.view
+            if v not in cut_views:
+                V = in_dense_columns(take_view(X, fitted_kernel))
                 if present is not None and stand_ins is not None and not present[:, m].all():
                     V = _with_stand_in(V, present[:, m], stand_ins[m])
-                with named(one.name):
-                    cut[one.view] = in_double(one.kernel.validate(V))
-            if reads[m] not in prepared:
-                prepared[reads[m]] = one.kernel.prepare(cut[one.view])
-        return Views.of(reads, prepared)
+                with named(fitted_kernel.name):
+                    cut_views[v] = in_double(fitted_kernel.kernel.validate(V))
+            if fitted_kernel.view_key not in prepared_views:
+                prepared = fitted_kernel.kernel.prepare(cut_views[v])
+                prepared_views[fitted_kernel.view_key] = prepared
+        view_keys = [fitted_kernel.view_key for fitted_kernel in self.fitted]
+        return Views.of(view_keys, prepared_views)
 
-    def samples(
+    def place_samples(
         self,
         X: Views | PlacedSamples,
         backend: Backend = NUMPY,
@@ -263,68 +316,100 @@ class KernelSet:
         across: PlacedSamples | None = None,
         distances: Distances | None = None,
     ) -> PlacedSamples:
-        """Place views of some samples on a backend, and compute once what the normalisations need
-        of them.
+        """Return samples placed on a backend, with what the normalisations need of them.
 
         Parameters
         ----------
         X : Views or PlacedSamples
-            What `views` returned, or the same samples in this process.
+            The views that `views` returned, or the same samples placed on the host.
         backend : Backend
-            Where blocks are to be computed.
+            Where blocks will be computed.
         kernels : sequence of int, optional
-            The fitted kernels whose blocks will be computed; by default all of them.
+            The kernels whose blocks will be computed; by default all.
         across : PlacedSamples, optional
-            The samples on the other side of the blocks: products are between samples less the same
-            centre.
+            The samples on the other side of the blocks. Both sides use the same centre for squared
+            distances, so these samples take over the other side's centres.
         distances : dict, optional
-            Of a training set, the distances that are known.
+            The distances between the samples of a training set that are stored.
         """
-        if isinstance(X, PlacedSamples) and X.backend is backend:
-            return X
-        views, row_scales = (X.views, X.row_scales) if isinstance(X, PlacedSamples) else (X, None)
-        asked = set(range(len(self.fitted)) if kernels is None else map(int, kernels))
+        row_scales: list[Any] | None = None
+        if isinstance(X, PlacedSamples):
+            if X.backend is backend:
+                return X
+            views = X.views
+            row_scales = X.row_scales
+        else:
+            views = X
+        used_kernels = set(range(len(self.fitted)))
+        if kernels is not None:
+            used_kernels = set(map(int, kernels))
         if row_scales is None:
-            row_scales = [
-                one.normalization.row_scale(views[m]) if m in asked else None
-                for m, one in enumerate(self.fitted)
-            ]
+            row_scales = [None] * len(self.fitted)
+            for m in sorted(used_kernels):
+                row_scales[m] = self.fitted[m].normalization.row_scale(views[m])
         if backend is NUMPY:
-            shares = [isinstance(one.kernel.inner, StatisticKernel) for one in self.fitted]
-            none = (None,) * len(views.distinct)
+            no_centres = (None,) * len(views.distinct)
             rows = np.arange(views[0].shape[0]) if distances else None
+            all_here = [True] * len(self.fitted)
             return PlacedSamples(
-                backend, views, row_scales, shares, none, none, distances or {}, rows
+                backend, views, row_scales, all_here, no_centres, no_centres, distances or {}, rows
             )
-        shares = (
-            [_takes_tensors(one.kernel.inner, backend) for one in self.fitted]
-            if across is None
-            else across.shares
-        )
-        # Some kernels may read on the host what others read on the device.
-        keys = [(v, shares[m] and m in asked) for m, v in enumerate(views.which)]
-        row_scales = [
-            backend.asarray(scale) if moves and scale is not None else scale
-            for (_, moves), scale in zip(keys, row_scales, strict=True)
-        ]
-        names = (getattr(one.kernel.inner, "statistic", "") for one in self.fitted)
-        squared = {
-            key for key, name in zip(keys, names, strict=True) if name == "squared_distances"
-        }
-        placed: dict[tuple[int, bool], tuple[Any, Any, Any]] = {}
+        return self._place_on_device(views, row_scales, backend, used_kernels, across)
+
+    def _place_on_device(
+        self,
+        views: Views,
+        row_scales: list[Any],
+        backend: Backend,
+        used_kernels: set[int],
+        across: PlacedSamples | None,
+    ) -> PlacedSamples:
+        """Return samples on a device; the arguments are those of `place_samples`."""
+        # 1. Which kernels are evaluated on the device. A view that some kernels read on the host
+        # and others on the device is held on both.
+        if across is None:
+            on_backend = [
+                _takes_tensors(fitted_kernel.kernel.inner, backend) for fitted_kernel in self.fitted
+            ]
+        else:
+            on_backend = across.on_backend
+        moves = [on_backend[m] and m in used_kernels for m in range(len(self.fitted))]
+        keys = list(zip(views.which, moves, strict=True))
+
+        # 2. The row scales of these kernels.
+        placed_scales = list(row_scales)
+        for m, scale in enumerate(row_scales):
+            if moves[m] and scale is not None:
+                placed_scales[m] = backend.asarray(scale)
+
+        # 3. The views, and for squared distances a centre and norms: far from the origin, squared
+        # norms of the samples themselves would cancel digits.
+        squared_keys = set()
+        for fitted_kernel, key in zip(self.fitted, keys, strict=True):
+            if getattr(fitted_kernel.kernel.inner, "statistic", "") == "squared_distances":
+                squared_keys.add(key)
+        arrays: dict[tuple[int, bool], Any] = {}
+        centres: list[Any] = []
+        norms: list[Any] = []
         for m, key in enumerate(keys):
-            view, centre, norms = views[m], None, None
-            if key not in placed and key[1]:
+            if key in arrays:
+                continue
+            view, centre, squared_norms = views[m], None, None
+            if moves[m]:
                 view = backend.asarray(view.toarray() if hasattr(view, "toarray") else view)
                 if across is not None:
                     centre = across.centres[across.views.which[m]]
-                elif key in squared:  # far from the origin, norms cancel digits
+                elif key in squared_keys:
                     centre = view.mean(0)
-                norms = None if centre is None else ((view - centre) ** 2).sum(1)
-            placed.setdefault(key, (view, centre, norms))
-        arrays, centres, every = zip(*placed.values(), strict=True)
-        moved = Views.of(keys, dict(zip(placed, arrays, strict=True)))
-        return PlacedSamples(backend, moved, row_scales, shares, centres, every)
+                if centre is not None:
+                    squared_norms = ((view - centre) ** 2).sum(1)
+            arrays[key] = view
+            centres.append(centre)
+            norms.append(squared_norms)
+        placed_views = Views.of(keys, arrays)
+        return PlacedSamples(
+            backend, placed_views, placed_scales, on_backend, tuple(centres), tuple(norms)
+        )
 
     def blocks(
         self,
@@ -333,248 +418,287 @@ class KernelSet:
         kernels: Kernels,
         dtype: DType = None,
     ) -> Iterator[tuple[int, Block]]:
-        """Yield (m, block of kernel m between X and Y) for each given m, in the samples' backend.
+        """Yield (m, block of kernel m between X and Y) for these kernels, in no fixed order.
 
-        Kernels that are functions of the same statistic of the same columns share it: it is
-        computed once for all. On a device it is computed in double precision, which is as fast
-        there as single precision without shortcuts.
+        The blocks are arrays of the samples' backend. Kernels that are functions of the same
+        statistic of the same columns share it: it is computed once for all of them. On a device it
+        is computed in double precision, which is as fast there as single precision without
+        shortcuts.
         """
-        left = X if isinstance(X, PlacedSamples) else self.samples(X, kernels=kernels)
-        right = (
-            left
-            if Y is X
-            else Y
-            if isinstance(Y, PlacedSamples)
-            else self.samples(Y, kernels=kernels)
-        )
-        shared: dict[tuple[str, int, int], list[int]] = {}
+        left = X if isinstance(X, PlacedSamples) else self.place_samples(X, kernels=kernels)
+        if Y is X:
+            right = left
+        elif isinstance(Y, PlacedSamples):
+            right = Y
+        else:
+            right = self.place_samples(Y, kernels=kernels)
+
+        groups: dict[tuple[str, int, int], list[int]] = {}
         for m in kernels:
             kernel = self.fitted[m].kernel.inner
-            if left.shares[m] and isinstance(kernel, StatisticKernel):
-                shared.setdefault(
-                    (kernel.statistic, left.views.which[m], right.views.which[m]), []
-                ).append(m)
-            else:
-                K = kernel._block(left.views[m], right.views[m])
-                shape = left.views[m].shape[0], right.views[m].shape[0]
-                if np.shape(K) != shape:
-                    raise ValueError(
-                        f"kernel {self.fitted[m].name!r}: _block returned an array of shape"
-                        f" {np.shape(K)} for {shape[0]} and {shape[1]} samples; return one number"
-                        f" for every pair, of shape {shape}."
-                    )
-                K = self.fitted[m].normalization.block(K, left.row_scales[m], right.row_scales[m])
-                yield (
-                    m,
-                    (
-                        K
-                        if left.backend is NUMPY
-                        else left.backend.asarray(K, np.float64 if dtype is None else dtype)
-                    ),
-                )
-        for members in shared.values():
-            # Rounding the statistic instead of the kernel halves the cost of the formula.
-            exact = self.statistic(members, left, right)
-            backend = left.backend
-            kind = backend.dtype(exact) if dtype is None else np.dtype(dtype)
-            rounded = backend.astype(exact, kind)
-            wider: Any = None
-            order = self._widest_first(members, kind)
-            for (m, power), (_, following) in zip(order, [*order[1:], (-1, 0)], strict=True):
-                kernel = self.fitted[m].kernel.inner
-                assert isinstance(kernel, StatisticKernel)
-                rule = self.fitted[m].normalization
-                S = exact if rule.rounds_last(left.row_scales[m], right.row_scales[m]) else rounded
-                K = wider if power else kernel.from_statistic(S)
-                # What follows may write into a block: a formula may hand the statistic on as it is.
-                K = backend.copy(K) if backend.may_share_memory(K, S) else K
-                if following:  # the narrower kernel is made of this one first
-                    wider = K * K
-                    if following == 4:
-                        wider *= wider
-                K = rule.block(K, left.row_scales[m], right.row_scales[m])
-                yield m, backend.astype(K, kind)
+            if left.on_backend[m] and isinstance(kernel, StatisticKernel):
+                group_key = (kernel.statistic, left.views.which[m], right.views.which[m])
+                groups.setdefault(group_key, []).append(m)
+                continue
+            K = self._own_block(m, left, right)
+            if left.backend is not NUMPY:
+                K = left.backend.asarray(K, np.float64 if dtype is None else dtype)
+            yield m, K
+        for members in groups.values():
+            yield from self._statistic_blocks(members, left, right, dtype)
+
+    def _own_block(self, m: int, left: PlacedSamples, right: PlacedSamples) -> Block:
+        """Return the normalised block of a kernel that is no function of a statistic."""
+        fitted_kernel = self.fitted[m]
+        K = fitted_kernel.kernel.inner._block(left.views[m], right.views[m])
+        shape = left.views[m].shape[0], right.views[m].shape[0]
+        if np.shape(K) != shape:
+            raise ValueError(
+                f"kernel {fitted_kernel.name!r}: _block returned an array of shape"
+                f" {np.shape(K)} for {shape[0]} and {shape[1]} samples; return one number"
+                f" for every pair, of shape {shape}."
+            )
+        return fitted_kernel.normalization.block(K, left.row_scales[m], right.row_scales[m])
+
+    def _statistic_blocks(
+        self, members: list[int], left: PlacedSamples, right: PlacedSamples, dtype: DType
+    ) -> Iterator[tuple[int, Block]]:
+        """Yield (m, block) for kernels that are functions of the same statistic."""
+        # Rounding the statistic to single precision, in place of the kernel, halves the cost of
+        # the formula.
+        exact_statistic = self.statistic_block(members, left, right)
+        backend = left.backend
+        kind = backend.dtype(exact_statistic) if dtype is None else np.dtype(dtype)
+        rounded_statistic = backend.astype(exact_statistic, kind)
+        order = self._widest_first(members, kind)
+        next_powers = [power for _, power in order[1:]] + [0]
+        power_of_wider: Any = None
+        for (m, power), following in zip(order, next_powers, strict=True):
+            kernel = self.fitted[m].kernel.inner
+            assert isinstance(kernel, StatisticKernel)
+            rule = self.fitted[m].normalization
+            rounds_last = rule.rounds_last(left.row_scales[m], right.row_scales[m])
+            S = exact_statistic if rounds_last else rounded_statistic
+            K = power_of_wider if power else kernel.from_statistic(S)
+            # The normalisation may write into the block, and a formula may return the statistic
+            # itself, which the next kernels need.
+            if backend.may_share_memory(K, S):
+                K = backend.copy(K)
+            if following:
+                # The next kernel is a power of this one, taken before it is normalised.
+                power_of_wider = K * K
+                if following == 4:
+                    power_of_wider *= power_of_wider
+            K = rule.block(K, left.row_scales[m], right.row_scales[m])
+            yield m, backend.astype(K, kind)
 
     def _widest_first(self, members: list[int], kind: np.dtype[Any]) -> list[tuple[int, int]]:
-        """Return kernels of one statistic with the power, 2 or 4, of the kernel before that each
-        is; 0 for others.
+        """Return (m, power) for kernels of one statistic, radial kernels from wide to narrow.
 
-        A radial kernel of half the width is a power of the wider one, and an exponential takes as
-        long as ten products. Powers of single precision lose digits.
+        The power is 2 or 4 if the kernel is that power of the one before it in the list, else 0. A
+        radial kernel of half the width is a power of the wider one, and an exponential takes as
+        long as ten products. In single precision powers would lose digits: all are 0 there.
         """
         kernels = {m: self.fitted[m].kernel.inner for m in members}
-        rates = {m: one.rate(kind) for m, one in kernels.items() if isinstance(one, Radial)}
-        order = [m for m in members if m not in rates] + sorted(
-            rates, key=rates.__getitem__, reverse=True
-        )
+        rates = {m: k.rate(kind) for m, k in kernels.items() if isinstance(k, Radial)}
+        not_radial = [m for m in members if m not in rates]
+        order = not_radial + sorted(rates, key=rates.__getitem__, reverse=True)
         powers = [0] * len(order)
-        for place, (before, m) in enumerate(pairwise(order), start=1):
-            if before in rates and kind == np.float64 and rates[before]:
-                share = rates[m] / rates[before]
-                powers[place] = next(
-                    (power for power in (2, 4) if abs(share - power) < 1e-14 * power), 0
-                )
+        if kind != np.float64:
+            return list(zip(order, powers, strict=True))
+        for position, (wider, narrower) in enumerate(pairwise(order), start=1):
+            if wider not in rates or not rates[wider]:
+                continue
+            ratio = rates[narrower] / rates[wider]
+            for power in (2, 4):
+                if abs(ratio - power) < RATIO_ERROR * power:
+                    powers[position] = power
+                    break
         return list(zip(order, powers, strict=True))
 
     def products(
         self,
         views: Views,
         support: Views,
-        right: Array,
+        coefficients: Array,
         device: str,
         entries: int | None = None,
-        columns: int = 8192,
+        columns: int = PRODUCT_COLUMNS,
     ) -> Array:
-        """Return K_m right between samples and support samples for every kernel, (P, n, k),
-        computed on a device.
+        """Return K_m β for every kernel, of shape (P, n, k), computed on a device.
+
+        K_m is the matrix between n samples and the support samples.
 
         Parameters
         ----------
-        views, support : list
-            Samples as the kernels read them.
-        right : ndarray of shape (n_support, k)
-            Coefficients.
+        views, support : Views
+            The n samples and the support samples as the kernels read them.
+        coefficients : ndarray of shape (n_support, k)
+            β.
         device : str
             Where to compute.
         entries : int, optional
-            Of the blocks worked on at once.
+            Most entries of the blocks that are computed at once.
         columns : int
-            Multiplied at once: this many entries of a row, with a few rows, stay in the device's
-            cache.
+            Most columns of a block that are multiplied at once.
         """
         backend = torch_backend(device)
-        across, coefficients = self.samples(support, backend), backend.asarray(right)
-        n, s, every = views[0].shape[0], len(right), range(len(self))
-        width = min(s, columns)
-        out = np.empty((len(self), n, right.shape[1]))
-        for rows in row_strips(n, (entries or device_entries(backend)) // max(width, 1)):
-            left = self.samples(take_rows(views, rows), backend, across=across)
-            sums = backend.zeros((len(self), rows.stop - rows.start, right.shape[1]))
-            for part in row_strips(s, width):
-                for m, block in self.blocks(
-                    left, across if width == s else across.take(part), every, np.float64
-                ):
-                    sums[m] += block @ coefficients[part]
+        placed_support = self.place_samples(support, backend)
+        beta = backend.asarray(coefficients)
+        n_samples, n_support = views[0].shape[0], len(coefficients)
+        width = min(n_support, columns)
+        strip_rows = (entries or device_entries(backend)) // max(width, 1)
+        out = np.empty((len(self), n_samples, coefficients.shape[1]))
+        for rows in row_strips(n_samples, strip_rows):
+            left = self.place_samples(take_rows(views, rows), backend, across=placed_support)
+            sums = backend.zeros((len(self), rows.stop - rows.start, coefficients.shape[1]))
+            for strip in row_strips(n_support, width):
+                # A single strip needs no copy of the support samples.
+                right = placed_support if width == n_support else placed_support.take(strip)
+                for m, block in self.blocks(left, right, range(len(self)), np.float64):
+                    sums[m] += block @ beta[strip]
             out[:, rows] = backend.to_numpy(sums)
         return out
 
-    def statistic(self, members: Sequence[int], left: PlacedSamples, right: PlacedSamples) -> Block:
-        """Return the block of the statistic that these kernels are functions of, exact enough for
-        the narrowest."""
-        m, kernels = members[0], [self.fitted[k].kernel.inner for k in members]
-        name = kernels[0].statistic
-        known = left.known(m, name, right)
-        if known is not None:
-            return known
-        scales = [
-            kernel.statistic_scale() for kernel in kernels if isinstance(kernel, StatisticKernel)
-        ]
-        own, others = left.norms[left.views.which[m]], right.norms[right.views.which[m]]
-        centre, norms = right.centres[right.views.which[m]], None if own is None else (own, others)
-        return pairwise_statistic(name, left.views[m], right.views[m], min(scales), centre, norms)
+    def statistic_block(
+        self, members: Sequence[int], left: PlacedSamples, right: PlacedSamples
+    ) -> Block:
+        """Return the block of the statistic that these kernels share.
+
+        It is as precise as the narrowest of them requires.
+        """
+        m = members[0]
+        kernels = [self.fitted[k].kernel.inner for k in members]
+        statistic = kernels[0].statistic
+        stored = left.stored_distances(m, statistic, right)
+        if stored is not None:
+            return stored
+        scales = [k.statistic_scale() for k in kernels if isinstance(k, StatisticKernel)]
+        left_view, right_view = left.views.which[m], right.views.which[m]
+        norms = None
+        if left.norms[left_view] is not None:
+            norms = (left.norms[left_view], right.norms[right_view])
+        centre = right.centres[right_view]
+        return pairwise_statistic(
+            statistic, left.views[m], right.views[m], min(scales), centre, norms
+        )
 
     def check_definite(self, views: Views, coefficients: Array) -> None:
-        """Raise if a given matrix is not positive semi-definite where a fit made use of it.
+        """Raise if a precomputed matrix is not positive semi-definite where a fit used it.
 
         Parameters
         ----------
-        views : list
-            The support samples as each kernel reads them.
+        views : Views
+            The support samples as the kernels read them.
         coefficients : ndarray of shape (n_outputs, n_support)
             Their coefficients.
         """
-        for one, rows in zip(self.fitted, views, strict=True):
-            if isinstance(one.kernel, Precomputed):
-                with named(one.name):
-                    one.kernel.check_definite(rows, coefficients)
+        for fitted_kernel, rows in zip(self.fitted, views, strict=True):
+            if isinstance(fitted_kernel.kernel, Precomputed):
+                with named(fitted_kernel.name):
+                    fitted_kernel.kernel.check_definite(rows, coefficients)
 
     def diagonals(self, X: Views | PlacedSamples) -> Array:
-        """Return k_m(x, x) of samples in this process, of shape (P, n)."""
-        samples = self.samples(X)
-        every = zip(self.fitted, samples.views, samples.row_scales, strict=True)
-        return np.array(
-            [
-                one.normalization.diagonal(one.kernel.inner._diagonal(V), scale)
-                for one, V, scale in every
-            ]
+        """Return k_m(x, x) of every kernel and sample, of shape (P, n), computed on the host."""
+        samples = self.place_samples(X)
+        diagonals = []
+        for m, fitted_kernel in enumerate(self.fitted):
+            diagonal = fitted_kernel.kernel.inner._diagonal(samples.views[m])
+            rule = fitted_kernel.normalization
+            diagonals.append(rule.diagonal(diagonal, samples.row_scales[m]))
+        return np.array(diagonals)
+
+
+def _check_present(specs: Sequence[KernelSpec], present: Mask) -> None:
+    """Raise if no training sample has the view of a kernel; `present` has the shape (n, P)."""
+    has_samples = present.any(axis=0)
+    if not has_samples.all():
+        raise ValueError(
+            f"kernel {specs[int(np.argmin(has_samples))].name!r}: none of the"
+            f" {len(present)} training samples has what it reads; leave the kernel out, or give"
+            " samples that have it."
         )
 
 
 def _takes_tensors(kernel: Kernel, backend: Backend) -> bool:
-    """Whether a kernel has a formula for tensors: those of others may be written for NumPy
-    alone."""
+    """Return whether a kernel can be evaluated on tensors; some formulas are for NumPy alone."""
     if not isinstance(kernel, StatisticKernel):
         return kernel.takes_tensors
     try:
         return is_tensor(kernel.from_statistic(backend.zeros((1, 1))))
-    except Exception:  # whatever a formula for arrays makes of a tensor, the host serves
+    except Exception:
+        # A formula for arrays may raise anything for a tensor; the host evaluates it then.
         return False
 
 
 def _view_numbers(specs: Sequence[KernelSpec], is_sparse: bool, present: Mask | None) -> list[int]:
-    """Return, for every kernel, the number of the samples that it reads: the same where columns and
-    rows are."""
+    """Return the number of the view of each kernel.
+
+    Kernels have the same number if they read the same columns, of the same rows, in the same form.
+    """
     numbers: dict[tuple[Any, ...], int] = {}
-    found = []
-    for m, one in enumerate(specs):
-        kernel: Any = one.kernel
-        # What is read of strings, tables and given matrices depends on the kernel.
-        own = None if kernel.input_kind in ("numbers", "graphs") else m
-        columns = None if one.columns is None else one.columns.tobytes()
+    view_numbers = []
+    for m, spec in enumerate(specs):
+        kernel: Any = spec.kernel
+        # The data read from strings, tables and precomputed matrices depends on the kernel.
+        kernel_number = None if kernel.input_kind in ("numbers", "graphs") else m
+        columns = None if spec.columns is None else spec.columns.tobytes()
         rows = None if present is None else present[:, m].tobytes()
         form = kernel.form(), is_sparse and kernel.accepts_sparse
-        found.append(numbers.setdefault((own, form, columns, rows), len(numbers)))
-    return found
+        view_numbers.append(numbers.setdefault((kernel_number, form, columns, rows), len(numbers)))
+    return view_numbers
 
 
-def read_columns(X: MatrixLike, columns: Indices | None, few: int = 500) -> MatrixLike:
-    """Return the columns that a kernel reads, up to so many of a sparse matrix as an array.
-
-    Products of arrays are several times faster than those of sparse rows, even where one entry in
-    ten is not zero.
-    """
-    return in_dense_columns(take_columns(X, columns), few)
+def read_columns(
+    X: MatrixLike, columns: Indices | None, max_columns: int = DENSE_COLUMNS
+) -> MatrixLike:
+    """Return these columns of samples, see `in_dense_columns`; None means all."""
+    return in_dense_columns(take_columns(X, columns), max_columns)
 
 
-def in_dense_columns(V: MatrixLike, few: int = 500) -> MatrixLike:
-    """Return samples, a sparse matrix of few columns as an array."""
+def in_dense_columns(V: MatrixLike, max_columns: int = DENSE_COLUMNS) -> MatrixLike:
+    """Return samples; a sparse matrix of at most `max_columns` columns is returned as an array."""
     if not sparse.issparse(V):
         return V
-    return V.toarray() if V.shape[1] <= few else V.tocsr()
+    return V.toarray() if V.shape[1] <= max_columns else V.tocsr()
 
 
 def take_view(X: MatrixLike, kernel: Any) -> MatrixLike:
-    """Return the columns of samples that a kernel, known by its name and columns, reads."""
+    """Return the columns of samples that a KernelSpec or FittedKernel reads."""
     if isinstance(X, NewRows):
         return X.of_kernel(kernel.name)
     return take_columns(X, kernel.columns)
 
 
-def _with_stand_in(V: MatrixLike, present: Mask, row: MatrixLike) -> MatrixLike:
-    """Return what a kernel reads of samples, with one row in place of those that lack it."""
+def _with_stand_in(V: MatrixLike, present: Mask, stand_in: MatrixLike) -> MatrixLike:
+    """Return the view of samples, with the row `stand_in` for the samples that lack it."""
     if sparse.issparse(V):
-        return sparse.vstack([V, row], format="csr")[
-            np.where(present, np.arange(len(present)), len(present))
-        ]
+        n_samples = len(present)
+        extended = sparse.vstack([V, stand_in], format="csr")
+        return extended[np.where(present, np.arange(n_samples), n_samples)]
     if isinstance(V, NewRows):
         return np.where(present[:, np.newaxis], V, 0.0).view(NewRows)
     V = np.array(V)
-    V[~present] = row.toarray() if sparse.issparse(row) else row
+    V[~present] = stand_in.toarray() if sparse.issparse(stand_in) else stand_in
     return V
 
 
-def by_column(X: MatrixLike, specs: Sequence[Any], many: int = 4) -> MatrixLike:
-    """Return sparse samples column by column if many kernels cut some of theirs out."""
-    cut = sum(one.columns is not None for one in specs)
-    return X.tocsc() if sparse.issparse(X) and cut > many else X
+def by_column(X: MatrixLike, specs: Sequence[Any], max_cuts: int = CUTS_BY_ROW) -> MatrixLike:
+    """Return sparse samples by column if more than `max_cuts` kernels read a part of them."""
+    n_cuts = sum(spec.columns is not None for spec in specs)
+    if sparse.issparse(X) and n_cuts > max_cuts:
+        return X.tocsc()
+    return X
 
 
 def in_double(X: MatrixLike) -> MatrixLike:
-    """Return samples with numbers in double precision: a kernel of singles is off by more than a
-    certificate states."""
+    """Return samples with numbers in double precision.
+
+    The error of a kernel of single-precision samples would exceed what a certificate states.
+    """
     return X.astype(np.float64) if getattr(X, "dtype", None) == np.float32 else X
 
 
 def take_rows(views: Views, rows: RowIndex) -> Views:
-    """Return some rows of every view."""
+    """Return these rows of every view."""
     return Views(tuple(view[rows] for view in views.distinct), views.which)

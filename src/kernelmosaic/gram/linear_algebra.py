@@ -1,5 +1,7 @@
-"""Linear systems in kernel matrices and in Newton matrices, wherever these are: factorised, or
-iterated if large."""
+"""Linear systems in kernel matrices and Newton matrices: factorised, or solved by iterations.
+
+Matrices are arrays of NumPy or of torch.
+"""
 
 from __future__ import annotations
 
@@ -10,33 +12,40 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from kernelmosaic._typing import Array, ArrayOrTensor, DType, RowIndex
-from kernelmosaic.backend import backend_of, one_blas_thread, row_strips
+from kernelmosaic.backend import Backend, backend_of, one_blas_thread, row_strips
 from kernelmosaic.gram.options import BLOCKS, BlockOptions
-
-#: How many entries are multiplied at once in a higher precision than they are stored in.
-_AT_ONCE = {"numpy": 2**20, "torch": 2**26}
+from kernelmosaic.gram.tuning import (
+    CONVERTED_ENTRIES,
+    DEVICE_BLOCK_GROWTH,
+    DEVICE_FACTOR_ARRAYS,
+    DEVICE_FACTORISED,
+    DOUBLE_JITTER,
+    GROWTH_STEP,
+    SINGLE_JITTER,
+    SMALLEST_MEAN_DIAGONAL,
+)
 
 
 def rounding(dtype: DType, n: int) -> float:
-    """Return 2 ε √n: how far a sum over n samples is off by rounding, relative to the sizes summed.
+    """Return 2 ε √n: the rounding error of a sum of n numbers, relative to their sizes.
 
-    Independent errors add up to the root of their number.
+    It holds for independent errors, which add up to the root of their number.
     """
     return 2.0 * float(np.finfo(dtype).eps * np.sqrt(n))
 
 
 def rounding_jitter(dtype: np.dtype[Any], diagonal: ArrayOrTensor) -> float:
-    """Return what is added to a matrix's diagonal so that the rounding of entries in this precision
-    does not matter."""
-    share = max(1e-6 if dtype == np.float32 else 1e-10, rounding(dtype, len(diagonal)) / 2.0)
-    return share * max(float(diagonal.mean()), 1e-300)
+    """Return what is added to a diagonal so that entries rounded to `dtype` can be factorised."""
+    least_share = SINGLE_JITTER if dtype == np.float32 else DOUBLE_JITTER
+    share = max(least_share, rounding(dtype, len(diagonal)) / 2.0)
+    return share * max(float(diagonal.mean()), SMALLEST_MEAN_DIAGONAL)
 
 
 class Cholesky:
-    """M + diag added = LLᵀ where M is: an array here, a tensor on its device.
+    """The factorisation M + diag added = LLᵀ, an array of NumPy or a tensor on the device of M.
 
-    Where rounding leaves that indefinite, every entry of the diagonal grows by the same share of
-    itself: by what rounding explains, then ten times as much, and so on.
+    Where rounding leaves the matrix indefinite, every entry of the diagonal grows by the same
+    fraction of itself: by what rounding explains, then ten times as much, and so on.
 
     Parameters
     ----------
@@ -45,32 +54,35 @@ class Cholesky:
     added : array of shape (D,) or float
         What is added to its diagonal.
     most : float
-        The largest share; with zero, only a matrix that is positive definite to machine precision
-        is factorised.
+        The largest fraction. With zero, only a matrix that is positive definite to machine
+        precision is factorised.
     dtype : dtype, optional
-        Of the arithmetic; by default that of M.
+        The precision of the arithmetic; by default that of M.
 
     Raises
     ------
     numpy.linalg.LinAlgError
-        If the largest share is not enough.
+        If the largest fraction is not enough.
     """
 
     def __init__(self, M: Any, added: Any = 0.0, most: float = 1.0, dtype: DType = None) -> None:
         backend = self.backend = backend_of(M)
-        dtype, xp, share = backend.dtype(M) if dtype is None else dtype, backend.xp, 0.0
+        xp = backend.xp
+        if dtype is None:
+            dtype = backend.dtype(M)
+        share = 0.0
         while share <= most:
             A = backend.copy(M, dtype)
             diagonal = backend.diagonal_view(A)
             diagonal += added
-            if share:  # of an entry that is zero, of the mean
-                diagonal += share * xp.clip(
-                    diagonal, float(np.finfo(dtype).eps) * float(diagonal.mean()), None
-                )
+            if share:
+                # An entry that is zero, or nearly so, grows by a fraction of the mean.
+                least_entry = float(np.finfo(dtype).eps) * float(diagonal.mean())
+                diagonal += share * xp.clip(diagonal, least_entry, None)
             self.factor: Any = backend.cholesky(A, overwrite=True)
             if self.factor is not None and bool(xp.isfinite(self.factor.diagonal()).all()):
                 return
-            share = max(10.0 * share, rounding(dtype, len(M)))
+            share = max(GROWTH_STEP * share, rounding(dtype, len(M)))
         raise np.linalg.LinAlgError(
             "The matrix is not positive definite to machine precision: raise the ridge."
         )
@@ -99,101 +111,123 @@ def solve_block(
     right: ArrayOrTensor,
     options: BlockOptions | None = None,
 ) -> ArrayOrTensor:
-    """Return roughly (A + diag ridge)⁻¹ times the right-hand sides, of shape (n, k); zeros where
-    rounding forbids it.
+    """Return roughly (A + diag ridge)⁻¹ right, of shape (n, k); zeros if rounding forbids it.
 
-    A is a symmetric positive semi-definite block of a kernel matrix, ridge and right are on the
-    same device.
+    Parameters
+    ----------
+    A : array of shape (n, n)
+        A symmetric positive semi-definite block of a kernel matrix.
+    ridge : array of shape (n,)
+        Numbers that are added to its diagonal; on the same device.
+    right : array of shape (n, k)
+        The right-hand sides; on the same device.
+    options : BlockOptions, optional
+        How the system is solved; by default the options of the backend.
     """
     backend = backend_of(A)
     options = options or BLOCKS[backend.name]
-    # A kernel's entries are no larger than its diagonal's, and their squares must be numbers, too.
-    largest = max(float(A.diagonal().max()) + float(ridge.max()), float(abs(right).max()))
+    # Entries of a kernel are no larger than those of its diagonal. Their squares must be finite in
+    # the precision of the arithmetic.
+    largest_entry = float(A.diagonal().max()) + float(ridge.max())
+    largest = max(largest_entry, float(abs(right).max()))
     dtype = options.dtype if largest < float(np.finfo(options.dtype).max) ** 0.5 else np.float64
     ridge, sides = backend.astype(ridge, dtype), backend.astype(right, dtype)
     if options.jitter is None:
         jitter = rounding_jitter(backend.dtype(A), A.diagonal() + ridge)
     else:
         jitter = options.jitter * (float(A.diagonal().mean()) + float(ridge.mean()))
-    # A device has room for a larger factorisation, once a solve: the block, its factor, and working
-    # memory.
-    has_room = (
-        backend.name == "torch" and len(A) <= 36_000 and 3 * 8 * len(A) ** 2 <= backend.free_bytes()
-    )
-    # Blocks this small gain little by a second thread, and lose much where the cores are busy.
+    added = ridge + jitter
+    # Small blocks gain little by a second thread, and lose much where other processes use the
+    # cores.
     with one_blas_thread():
-        if len(A) > options.factorised and not has_room:
-            added = ridge + jitter
+        if len(A) > options.factorised and not _device_factorises(backend, len(A)):
             diagonal = (backend.astype(A.diagonal(), dtype) + added)[:, None]
-            times = lambda p: multiply(A, p) + added[:, None] * p  # noqa: E731
+
+            def times(p: Any) -> Any:
+                return multiply(A, p) + added[:, None] * p
+
             return conjugate_gradients(times, lambda r: r / diagonal, sides, options)
+        growth = 0.0 if backend.name == "numpy" else DEVICE_BLOCK_GROWTH
         try:
-            return Cholesky(
-                A, ridge + jitter, 0.0 if backend.name == "numpy" else 0.01, dtype
-            ).solve(sides)
+            return Cholesky(A, added, growth, dtype).solve(sides)
         except np.linalg.LinAlgError:
             return backend.zeros(right.shape)
 
 
+def _device_factorises(backend: Backend, n: int) -> bool:
+    """Return whether a device has room to factorise a block of n samples."""
+    if backend.name != "torch" or n > DEVICE_FACTORISED:
+        return False
+    return DEVICE_FACTOR_ARRAYS * 8 * n**2 <= backend.free_bytes()
+
+
 def conjugate_gradients(
     times: Callable[[Any], Any],
-    near: Callable[[Any], Any],
+    preconditioner: Callable[[Any], Any],
     right: ArrayOrTensor,
     options: BlockOptions,
     sums: bool = False,
 ) -> ArrayOrTensor:
-    """Return x with A x = right, of all columns at once, each with step sizes of its own.
+    """Return x with A x = right by preconditioned conjugate gradients.
+
+    All columns are solved at once, each with step sizes of its own.
 
     Parameters
     ----------
     times : callable
-        Multiplies A with columns.
-    near : callable
-        Multiplies a symmetric matrix near A⁻¹ with columns. It may return a stack, of which the
-        first matrix is this product and the others are linear in the columns, too: `times` then
-        reads such stacks, and x is one.
+        Multiplies A by columns.
+    preconditioner : callable
+        Multiplies a symmetric matrix near A⁻¹ by columns. It may return a
+        stack, of which the first matrix is this product and the others are linear in the columns,
+        too. Then `times` takes such stacks, and x is one.
     right : array of shape (n, k) or (n,)
         The right-hand sides.
     options : BlockOptions
         How many steps to take, and to what precision.
     sums : bool
-        Whether to stay among the x that sum to zero, where the solution minimises ½xᵀAx − ⟨right,
-        x⟩.
+        Whether x is restricted to vectors of sum zero; it then minimises ½xᵀAx − ⟨right, x⟩ among
+        them.
     """
     xp = backend_of(right).xp
-    ones = near(xp.ones_like(right[:, :1])) if sums else None
+    ones = preconditioner(xp.ones_like(right[:, :1])) if sums else None
 
-    def within(r: Any) -> Any:
-        """Return a residual less its multiplier, which x cannot change; else it grows, and rounding
-        with it."""
+    def projected(r: Any) -> Any:
+        """Return a residual without the multiple of one that no x of sum zero can change.
+
+        That multiple would grow from step to step, and rounding with it.
+        """
         return r if ones is None else r - (ones * r).sum(0) / ones.sum()
 
     def inner(p: Any, r: Any) -> Any:
+        """Return ⟨p, r⟩ of every column, p being the first matrix if it is a stack."""
         return (p.reshape(-1, *r.shape)[0] * r).sum(0)
 
     def ratio(a: Any, b: Any) -> Any:
-        """Return a / b; zero in columns that are solved, or that rounding leaves nothing of."""
+        """Return a / b; zero in columns that are solved up to rounding, where b is not positive."""
         return xp.where(b > 0, a / xp.where(b > 0, b, 1.0), 0.0)
 
-    r = within(right)
-    p = near(r)
-    x, size = xp.zeros_like(p), xp.clip(inner(p, r), 0.0, None)
+    r = projected(right)
+    p = preconditioner(r)
+    x = xp.zeros_like(p)
+    size = xp.clip(inner(p, r), 0.0, None)
     goal = options.cg_tol**2 * size
     for _ in range(options.cg_steps):
         Ap = times(p)
         step = ratio(size, inner(p, Ap))
-        x, r = x + step * p, within(r - step * Ap)
-        z = near(r)
-        before, size = size, xp.clip(inner(z, r), 0.0, None)
+        x = x + step * p
+        r = projected(r - step * Ap)
+        z = preconditioner(r)
+        previous_size = size
+        size = xp.clip(inner(z, r), 0.0, None)
         if bool((size <= goal).all()):
             break
-        p = z + ratio(size, before) * p
+        p = z + ratio(size, previous_size) * p
     return x
 
 
 def solve_to_residual(
     times: Callable[[Array], Array],
-    near: Callable[[Array], Array],
+    preconditioner: Callable[[Array], Array],
     right: Array,
     options: BlockOptions,
     goal: float,
@@ -201,16 +235,16 @@ def solve_to_residual(
     start: Array | None = None,
     rounds: int = 1,
 ) -> tuple[Array, Array]:
-    """Return x of sum zero with A x = right up to a constant, and its relative residuals as they
-    are.
+    """Return x of sum zero with A x = right up to a constant, and its true relative residuals.
 
-    Conjugate gradients update their residual step by step, and rounding parts it from that of x.
-    Here it is computed from x after every round, and the next round solves for what is left.
+    Conjugate gradients update their residual step by step, and rounding makes it differ from that
+    of x. Here the residual is computed from x after every round, and the next round solves for the
+    residual.
 
     Parameters
     ----------
-    times, near : callable
-        Multiply A, and a symmetric matrix near A⁻¹, with columns.
+    times, preconditioner : callable
+        Multiply A, and a symmetric matrix near A⁻¹, by columns.
     right : ndarray of shape (n, k)
         The right-hand sides.
     options : BlockOptions
@@ -232,19 +266,26 @@ def solve_to_residual(
     centred = right - right.mean(axis=0)
     sizes = np.linalg.norm(centred, axis=0)
     sizes = np.where(sizes > 0, sizes, 1.0)
-    solution, left = np.zeros(right.shape), centred
-    residuals = np.linalg.norm(left, axis=0) / sizes
+    solution = np.zeros(right.shape)
+    residual = centred
+    relative = np.linalg.norm(residual, axis=0) / sizes
     if start is not None:
-        solution, left, residuals = _better(times, centred, sizes, start, solution, left, residuals)
+        solution, residual, relative = _better(
+            times, centred, sizes, start, solution, residual, relative
+        )
     for _ in range(rounds):
-        if np.all(residuals <= goal):
+        if np.all(relative <= goal):
             break
-        trial = solution + np.asarray(conjugate_gradients(times, near, left, options, sums=True))
-        before = residuals
-        solution, left, residuals = _better(times, centred, sizes, trial, solution, left, residuals)
-        if not np.any(residuals < before):
+        change = np.asarray(
+            conjugate_gradients(times, preconditioner, residual, options, sums=True)
+        )
+        previous = relative
+        solution, residual, relative = _better(
+            times, centred, sizes, solution + change, solution, residual, relative
+        )
+        if not np.any(relative < previous):
             break
-    return solution, residuals
+    return solution, relative
 
 
 def _better(
@@ -253,33 +294,53 @@ def _better(
     sizes: Array,
     trial: Array,
     solution: Array,
-    left: Array,
-    residuals: Array,
+    residual: Array,
+    relative: Array,
 ) -> tuple[Array, Array, Array]:
-    """Return of every column the solution with the smaller residual, what it leaves, and the
-    relative residuals."""
-    left_by_trial = right - times(trial)
-    left_by_trial -= left_by_trial.mean(axis=0)
-    trial_residuals = np.linalg.norm(left_by_trial, axis=0) / sizes
-    better = trial_residuals < residuals
+    """Return for every column the better of a trial and a solution, with its residuals.
+
+    Parameters
+    ----------
+    times : callable
+        Multiplies A by columns.
+    right : ndarray of shape (n, k)
+        The centred right-hand sides.
+    sizes : ndarray of shape (k,)
+        Their norms.
+    trial, solution : ndarray of shape (n, k)
+        The two candidates.
+    residual : ndarray of shape (n, k)
+        right − A · solution, centred.
+    relative : ndarray of shape (k,)
+        Its norms divided by the sizes.
+
+    Returns
+    -------
+    tuple of ndarray
+        The solution, the residual and the relative residuals of the better candidate.
+    """
+    trial_residual = right - times(trial)
+    trial_residual -= trial_residual.mean(axis=0)
+    trial_relative = np.linalg.norm(trial_residual, axis=0) / sizes
+    is_better = trial_relative < relative
     return (
-        np.where(better, trial, solution),
-        np.where(better, left_by_trial, left),
-        np.where(better, trial_residuals, residuals),
+        np.where(is_better, trial, solution),
+        np.where(is_better, trial_residual, residual),
+        np.where(is_better, trial_relative, relative),
     )
 
 
 class NystromInverse:
-    """Roughly (K + D)⁻¹ of a diagonal D, from the products of K with random columns.
+    """Roughly (K + D)⁻¹ for a diagonal D, from products of K with random columns.
 
-    D^-½ K D^-½ is near U diag(λ) Uᵀ with its r leading eigenvectors. Between the others its
-    eigenvalues count as λ_r: where these fall below one, the ridge, conjugate gradients end after a
-    few steps.
+    D^-½ K D^-½ is approximated by U diag(λ) Uᵀ with its r leading eigenvectors, and its other
+    eigenvalues by λ_r. Where λ_r is below one, which is the ridge on this scale, conjugate
+    gradients converge in a few steps.
 
     Parameters
     ----------
     products : callable
-        Multiplies K with columns.
+        Multiplies K by columns.
     ridge : ndarray of shape (n,)
         The diagonal of D, positive.
     rank : int
@@ -295,8 +356,8 @@ class NystromInverse:
         self.root = 1.0 / np.sqrt(ridge)[:, np.newaxis]
         columns = np.linalg.qr(np.random.RandomState(0).normal(size=(n, rank)))[0]
         image = self.root * products(self.root * columns)
-        # K is known up to rounding: a multiple of the identity keeps it positive, and is taken off
-        # again.
+        # K is known up to rounding: a multiple of the identity keeps it positive definite, and is
+        # subtracted from the eigenvalues.
         shift = rounding(image.dtype, n) * float(np.linalg.norm(image))
         image += shift * columns
         inner = columns.T @ image
@@ -310,25 +371,36 @@ class NystromInverse:
         self.inside = 1.0 / (eigenvalues + 1.0)
 
     def __call__(self, right: Array) -> Array:
-        """Return the product with columns."""
+        """Return roughly (K + D)⁻¹ right, of shape (n, k)."""
         scaled = self.root * right
         coordinates = (self.inside - self.outside)[:, np.newaxis] * (self.vectors.T @ scaled)
         return np.asarray(self.root * (self.outside * scaled + self.vectors @ coordinates))
 
 
 def keep_sum(x: ArrayOrTensor, ones: ArrayOrTensor) -> ArrayOrTensor:
-    """Return solutions x = A⁻¹r less the multiples of A⁻¹1, given as `ones`, with which their last
-    axes sum to zero."""
+    """Return x minus the multiples of `ones` with which the last axes sum to zero.
+
+    For a solution x = A⁻¹r and ones = A⁻¹1 this is the solution among vectors of sum zero.
+    """
     return x - _share_of_sum(x.sum(-1), ones)[..., None] * ones
 
 
 def free_curvature(
     V: ArrayOrTensor, answer: ArrayOrTensor, ones: ArrayOrTensor | None = None
 ) -> ArrayOrTensor:
-    """Return VᵀA⁻¹V of columns V with A⁻¹V as `answer`; less what keeping the sum takes off where
-    A⁻¹1 is given.
+    """Return VᵀA⁻¹V, or its Schur complement where sums are kept.
 
-    The first axes of the arrays, if there are more than two, are problems side by side.
+    First axes of the arrays beyond those below are problems side by side.
+
+    Parameters
+    ----------
+    V : array of shape (n, k)
+        Columns.
+    answer : array of shape (n, k)
+        A⁻¹V.
+    ones : array of shape (n,), optional
+        A⁻¹1. If it is given, VᵀA⁻¹1 (1ᵀA⁻¹1)⁻¹ 1ᵀA⁻¹V is subtracted, which restricts solutions to
+        vectors of sum zero.
     """
     H = V.swapaxes(-1, -2) @ answer
     if ones is None:
@@ -338,36 +410,45 @@ def free_curvature(
 
 
 def _share_of_sum(x: ArrayOrTensor, ones: ArrayOrTensor) -> ArrayOrTensor:
-    """Return x over the sum of the ones; zero where rounding leaves nothing of it."""
-    xp, total = backend_of(x).xp, ones.sum(-1)
+    """Return x divided by the sum of `ones` over its last axis; zero where that is not positive."""
+    xp = backend_of(x).xp
+    total = ones.sum(-1)
     return xp.where(total > 0, x / xp.where(total > 0, total, 1.0), 0.0)
 
 
 def multiply(A: ArrayOrTensor, x: ArrayOrTensor) -> ArrayOrTensor:
-    """Return A x in the precision of x, a few rows of A at a time where that is another one."""
+    """Return A x in the precision of x; rows of A in another precision are converted in strips."""
     backend = backend_of(A)
     dtype = backend.dtype(x)
     if backend.dtype(A) == dtype:
         return A @ x
-    strips = row_strips(len(A), _AT_ONCE[backend.name] // A.shape[1])
+    strips = row_strips(len(A), CONVERTED_ENTRIES[backend.name] // A.shape[1])
     return backend.xp.concatenate([backend.astype(A[strip], dtype) @ x for strip in strips])
 
 
 def multiply_rows(K: ArrayOrTensor, rows: RowIndex, coefficients: ArrayOrTensor) -> ArrayOrTensor:
-    """Return K[:, rows] coefficients of a symmetric K, entries as they are stored, summed in double
-    precision.
+    """Return K[:, rows] coefficients for a symmetric K, summed in double precision.
 
-    `rows` are row numbers in the form the backend indexes with, `coefficients` have one column or
-    several.
+    Parameters
+    ----------
+    K : array of shape (n, n)
+        Entries in any precision.
+    rows : array
+        Row numbers, an index of the backend.
+    coefficients : array of shape (n_rows,) or (n_rows, k)
+        What is multiplied.
     """
     backend, n = backend_of(K), K.shape[0]
-    height, out = _AT_ONCE[backend.name] // n, backend.zeros((n, *coefficients.shape[1:]))
-    with np.errstate(invalid="ignore"):  # infinity less infinity: the caller refuses the result
-        if 2 * len(rows) > n:  # whole rows in order are faster than most of them picked out
-            full = backend.zeros((n, *coefficients.shape[1:]))
-            full[rows] = coefficients
+    height = CONVERTED_ENTRIES[backend.name] // n
+    out = backend.zeros((n, *coefficients.shape[1:]))
+    # The difference of infinite numbers is NaN; callers refuse such results.
+    with np.errstate(invalid="ignore"):
+        if 2 * len(rows) > n:
+            # Reading whole rows in order is faster than picking most of their entries.
+            all_coefficients = backend.zeros((n, *coefficients.shape[1:]))
+            all_coefficients[rows] = coefficients
             for strip in row_strips(n, height):
-                out[strip] = backend.astype(K[strip], np.float64) @ full
+                out[strip] = backend.astype(K[strip], np.float64) @ all_coefficients
             return out
         for strip in row_strips(len(rows), height):
             out += backend.astype(K[rows[strip]], np.float64).T @ coefficients[strip]
@@ -375,6 +456,8 @@ def multiply_rows(K: ArrayOrTensor, rows: RowIndex, coefficients: ArrayOrTensor)
 
 
 def nonzero_rows(V: ArrayOrTensor) -> ArrayOrTensor:
-    """Return which rows of a vector, or of a matrix, are not zero, as row numbers of the
-    backend."""
+    """Return the numbers of the rows of a vector or a matrix that are not zero.
+
+    They are an index of the backend.
+    """
     return backend_of(V).nonzero(V if V.ndim == 1 else (V != 0).any(1))

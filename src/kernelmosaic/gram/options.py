@@ -1,5 +1,7 @@
-"""Sizes and shares that stacks and combined kernels work with: none of them changes a result beyond
-rounding."""
+"""Options of stacks, of passes over features, of fits of feature maps and of free blocks.
+
+None of them changes a result beyond rounding. Numbers that no caller sets stand in `tuning`.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +11,7 @@ import numpy as np
 
 from kernelmosaic._typing import DType
 from kernelmosaic.backend import TINY, Backend
+from kernelmosaic.gram.tuning import CPU_PREDICTION_ENTRIES, CUDA_PREDICTION_ENTRIES
 
 
 @dataclass(frozen=True)
@@ -18,39 +21,47 @@ class StackOptions:
     Attributes
     ----------
     distance_bytes : int
-        Distances between training samples, which widths are learned of, are kept for the matrices
-        in so much memory.
+        Bytes that distances between training samples may take. Widths are learned from them, and
+        the matrices computed.
     few_samples : int
-        Up to this many samples the passes over matrices are NumPy's, which wait for no compiler.
+        Up to this many samples, passes over matrices are those of NumPy, which need no compiler.
     triangle_bytes : int
-        Where stored kernels are combined with many weights, the host keeps their lower triangles in
-        up to so much more memory: two products with these take a quarter of the time of NumPy's
-        passes over matrices.
+        Bytes that the lower triangles of stored kernels may take on the host, beside the matrices.
+        They are for combinations with many weights: two products with them take a quarter of the
+        time of NumPy's passes over the matrices.
     cache_bytes : int
         Bytes of a block that the host works on at once: it stays in the second-level cache.
     host_tile : tuple of int
-        Height and width of the blocks that the host computes at once where it stores nothing.
+        Height and width of the blocks that the host computes at once if it stores nothing.
     cpu_tile, cuda_tile : int
-        Side of the squares that a device works on at once, which stay in its cache.
+        Side of the squares that torch works on at once on a CPU and on a CUDA device: they stay in
+        its cache.
     on_demand_bytes : int
-        Memory for the blocks that the host works on at once where not even the combined kernel is
+        Bytes of the blocks that the host works on at once if not even the combined kernel is
         stored.
     block_share : float
-        Share of the budget that the block of a working set may take: its solver copies a part of
+        Fraction of the budget that the block of a working set may take. Its solver copies a part of
         it.
-    most_rank, rank_share : int, float
-        Most columns of the low-rank factors of a kernel that is not stored, and the share of the
-        budget they may take.
-    few_pairs, pair_share : int, float
-        Matrices of up to so many pairs are stored where there is room; and those of pairs with more
-        members, on both sides together, than this share of their number are not made of their
-        members'.
-    pair_block, pair_factorised, pair_members : int
-        Most pairs whose block of a combined kernel is formed, and whose linear system is
-        factorised; and most members on a side whose eigenvectors are computed.
-    pair_rank, pair_rank_bytes : int
-        Where these eigenvectors are not enough, most leading eigenvectors of the combined kernel of
-        all pairs, and the memory that they may take.
+    most_rank : int
+        The largest rank of low-rank factors of a kernel that is not stored.
+    rank_share : float
+        Fraction of the budget that these factors may take.
+    few_pairs : int
+        Matrices of up to this many pairs are stored if there is room.
+    pair_share : float
+        Pairs are known by the matrices of their members if the members of both sides together are
+        at most this fraction of the pairs.
+    pair_block : int
+        The most pairs whose block of a combined kernel is formed.
+    pair_factorised : int
+        The most pairs whose linear system is factorised.
+    pair_members : int
+        The most members of a side whose eigenvectors are computed.
+    pair_rank : int
+        The most leading eigenvectors of the combined kernel of all pairs that are computed if those
+        of the sides are not enough.
+    pair_rank_bytes : int
+        Bytes that these eigenvectors may take.
     """
 
     distance_bytes: int = 2**27
@@ -73,18 +84,19 @@ class StackOptions:
     pair_rank_bytes: int = 2**28
 
     def block_samples(self, n: int, budget: float, dtype: np.dtype[DType]) -> int:
-        """Return how many of n samples a block within the budget may have."""
+        """Return how many of n samples a block may have whose entries fit the budget."""
         return int(min(n, (self.block_share * budget / dtype.itemsize) ** 0.5))
 
     def tile_entries(self, backend: Backend) -> int:
-        """Return the entries of a square that a device works on at once."""
-        return (self.cuda_tile if str(backend.device).startswith("cuda") else self.cpu_tile) ** 2
+        """Return the entries of a square that torch works on at once."""
+        side = self.cuda_tile if str(backend.device).startswith("cuda") else self.cpu_tile
+        return side**2
 
 
 def device_entries(backend: Backend) -> int:
-    """Return the entries of the blocks, or features, that a device works on at once in a
-    prediction."""
-    return 2**26 if str(backend.device).startswith("cuda") else 2**20
+    """Return the entries of blocks or features that torch works on at once in a prediction."""
+    is_cuda = str(backend.device).startswith("cuda")
+    return CUDA_PREDICTION_ENTRIES if is_cuda else CPU_PREDICTION_ENTRIES
 
 
 @dataclass(frozen=True)
@@ -94,28 +106,31 @@ class PassOptions:
     Attributes
     ----------
     strip_bytes : int
-        Of a strip of features, in double precision, that is worked on at once.
-    block_samples, block_numbers : int
-        Up to this many samples may have their block of a combined kernel formed; and if there is
-        one per class, the blocks may have this many numbers together.
+        Bytes of a strip of features, in double precision, that is worked on at once.
+    block_samples : int
+        The most samples whose block of a combined kernel is formed.
+    block_numbers : int
+        The most numbers of all blocks together if there is one per class.
     columns : int or None
-        Columns of the features whose products are formed at once, of a symmetric matrix only the
-        blocks on one side; None leaves that to the library.
+        Columns of the features whose products are formed at once, only the blocks on one side of
+        the diagonal. None leaves the division of the product to the library of linear algebra.
     sparse : float
-        Below this share of rows that count, the others of stored features are left out by a copy.
+        If fewer rows than this fraction count, stored features of these rows are copied; else all
+        rows are read.
     double_bytes : int
-        Up to this many bytes features are stored in double precision.
+        Features of up to this many bytes are stored in double precision.
     wide : float
         See `FactoredGram`.
     few_features : int
         Up to this many features, passes over the rows are too little work for several cores.
-    many_features, part_samples : int, int
-        Of more features than the first, the search for weights starts from those of at most so many
-        samples.
+    many_features : int
+        With more features, the search for weights starts from those of a part of the samples.
+    part_samples : int
+        The most samples of that part.
     """
 
-    # Strips large enough to keep the matrix products busy, and blocks whose solution costs no more
-    # than a few passes.
+    # Strips are large enough to keep matrix products busy, and blocks small enough that solving
+    # one takes no longer than a few passes.
     strip_bytes: int = 2**24
     block_samples: int = 3000
     block_numbers: int = 2**27
@@ -128,8 +143,8 @@ class PassOptions:
     part_samples: int = 2000
 
 
-#: Of the host and of a device, by the name of the backend. A device forms large blocks in no time
-#: and factorises fast, but rounds of small steps are slow there.
+#: The options of the host and of a device, by the name of the backend. A device forms and
+#: factorises large blocks fast, while rounds of small steps are slow there.
 PASSES = {
     "numpy": PassOptions(),
     "torch": PassOptions(2**30, block_samples=16_000, columns=640, sparse=0.5, wide=2.0),
@@ -142,11 +157,12 @@ class FitOptions:
 
     Attributes
     ----------
-    most_rows, least_rows : int
-        What a kernel learns of the training set, such as a width, it learns from at most so many
-        samples; and from so many whatever the memory.
+    most_rows : int
+        The most samples that a kernel learns from, such as its width.
+    least_rows : int
+        The number of samples that it learns from whatever the memory.
     strip_bytes : int
-        Of samples read at once while constants are learned.
+        Bytes of the samples that are read at once while constants are learned.
     """
 
     most_rows: int = 20_000
@@ -156,21 +172,21 @@ class FitOptions:
 
 @dataclass(frozen=True)
 class BlockOptions:
-    """How a block of the free samples is solved.
+    """How a linear system in the block of the free samples is solved.
 
     Attributes
     ----------
     dtype : dtype
         Precision of the arithmetic.
     jitter : float or None
-        Relative to the mean diagonal, what is added to the diagonal; None adds what rounding of the
-        entries requires.
+        The fraction of the mean diagonal that is added to the diagonal; None adds as much as the
+        rounding of the entries requires.
     factorised : int
-        Blocks up to this many samples are factorised, larger ones take conjugate-gradient steps.
+        Blocks of up to this many samples are factorised, larger ones take conjugate-gradient steps.
     cg_steps : int
-        Most of these.
+        The most conjugate-gradient steps.
     cg_tol : float
-        Relative size of the residual at which they end.
+        Relative size of the residual at which the steps end.
     """
 
     dtype: DType = np.float64
@@ -180,6 +196,6 @@ class BlockOptions:
     cg_tol: float = 1e-2
 
 
-#: Of the host and of a device, by the name of the backend. On the host a rough solution in single
-#: precision is enough: large blocks are of well-conditioned kernels.
+#: The options of the host and of a device, by the name of the backend. On the host a rough solution
+#: in single precision is enough, since large blocks come from well-conditioned kernels.
 BLOCKS = {"numpy": BlockOptions(np.float32, 1e-5, 500, 8), "torch": BlockOptions()}

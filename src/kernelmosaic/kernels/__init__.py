@@ -1,4 +1,20 @@
-"""Kernels: what turns two sets of samples into a block of similarities."""
+"""Kernels, which turn two sets of samples into a block of similarities.
+
+Words:
+
+- statistic: the inner product or the distance of two samples, of which a kernel is a function.
+- block: the values of a kernel between two sets of samples.
+- form: a key that is equal for kernels which validate samples in the same way.
+- entry: one element of the `kernels` parameter, its columns as the user wrote them.
+- specification: one kernel that an estimator weights, with the numbers of its columns.
+- new rows: samples that are described by their similarities to the rows of a given matrix.
+- bag: the values, such as labels of nodes, that are counted in a graph.
+- width: the distance over which a Gaussian or Laplacian kernel falls to 1/e.
+
+The modules in reading order: `distances`, `base`, `numeric`, `transformed`, `algebra`, the kernels
+of other samples (`strings`, `graphs`, `categorical`, `tanimoto`, `matrices`), and `views`, which
+reads the `kernels` parameter of estimators.
+"""
 
 from __future__ import annotations
 
@@ -58,10 +74,12 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    """Return a name of `HOMES`, whose module is imported now, and keep it in this module."""
     if name not in HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    globals()[name] = getattr(import_module(f"kernelmosaic.{HOMES[name]}"), name)
-    return globals()[name]
+    value = getattr(import_module(f"kernelmosaic.{HOMES[name]}"), name)
+    globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:

@@ -1,7 +1,7 @@
-"""Compiled loops over pairs of samples: columns, words, letters. Imported only when used: Numba is
-slow to import.
+"""Compiled loops over pairs of samples: over their columns, words or letters.
 
-Arrays are copied by loops: an assignment to a slice takes Numba seconds to compile.
+The module is imported by the functions that use it, since Numba is slow to import. Arrays are
+copied by loops, since Numba takes seconds to compile an assignment to a slice.
 """
 
 from __future__ import annotations
@@ -13,8 +13,11 @@ from kernelmosaic._typing import AnyArray, Array, Indices
 from kernelmosaic.files import njit
 
 #: Targets that a query is aligned with at once. A constant, so that the innermost loop has no
-#: remainder.
+#: remainder. Chosen by hand: as many 16-bit numbers fill one or two vector registers.
 LANES = 32
+#: Rows of B that `sums_of_minima` compares with all rows of A before it goes on to others, so that
+#: they stay in the second-level cache. Chosen by hand.
+_TILE_ROWS = 16
 
 
 @njit(cache=True, nogil=True)
@@ -33,76 +36,90 @@ def manhattan_of_nonzeros(
     data: AnyArray,
     columns: Indices,
     starts: Indices,
-    other_data: AnyArray,
-    other_columns: Indices,
-    other_starts: Indices,
+    right_data: AnyArray,
+    right_columns: Indices,
+    right_starts: Indices,
     width: int,
 ) -> AnyArray:
-    """Return Σ_c |a_c − b_c| for all rows a and b of two sparse matrices, their columns in
-    ascending order.
+    """Return Σ_c |a_c − b_c| for all rows a and b of two sparse matrices.
 
-    It is Σ|a| + Σ|b| − Σ(|a| + |b| − |a − b|), whose last sum is over columns where neither is
+    The sum is Σ|a| + Σ|b| − Σ(|a| + |b| − |a − b|), whose last sum is over columns where neither is
     zero. Where that cancels more than six binary digits, differences are summed instead.
+
+    Parameters
+    ----------
+    data, columns, starts : ndarray
+        The compressed rows a, their columns in ascending order.
+    right_data, right_columns, right_starts : ndarray
+        The compressed rows b.
+    width : int
+        The number of columns.
     """
-    n, n_others = len(starts) - 1, len(other_starts) - 1
-    # The entries of the others by column.
-    heads, sizes = np.zeros(width + 1, np.intp), np.zeros(n_others)
-    for p in range(len(other_data)):
-        heads[other_columns[p] + 1] += 1
+    n = len(starts) - 1
+    n_right = len(right_starts) - 1
+    # 1. Put the entries of b in the order of columns: those of column c are at the positions from
+    #    column_starts[c] to column_starts[c + 1], and row_sums are Σ|b|.
+    column_starts = np.zeros(width + 1, np.intp)
+    for p in range(len(right_data)):
+        column_starts[right_columns[p] + 1] += 1
     for c in range(width):
-        heads[c + 1] += heads[c]
-    ends, rows, entries = (
-        heads[:-1].copy(),
-        np.empty(len(other_data), np.intp),
-        np.empty(len(other_data)),
-    )
-    for j in range(n_others):
-        for p in range(other_starts[j], other_starts[j + 1]):
-            k = ends[other_columns[p]]
-            rows[k], entries[k] = j, other_data[p]
-            ends[other_columns[p]] += 1
-            sizes[j] += abs(other_data[p])
-    out = np.zeros((n, n_others))
+        column_starts[c + 1] += column_starts[c]
+    positions = column_starts[:-1].copy()
+    rows = np.empty(len(right_data), np.intp)
+    entries = np.empty(len(right_data))
+    row_sums = np.zeros(n_right)
+    for j in range(n_right):
+        for p in range(right_starts[j], right_starts[j + 1]):
+            k = positions[right_columns[p]]
+            rows[k] = j
+            entries[k] = right_data[p]
+            positions[right_columns[p]] += 1
+            row_sums[j] += abs(right_data[p])
+    out = np.zeros((n, n_right))
     for i in range(n):
-        row, size = out[i], 0.0
+        # 2. Sum |a| + |b| − |a − b| over the columns that row i shares with every row b.
+        row = out[i]
+        row_sum = 0.0
         for p in range(starts[i], starts[i + 1]):
             a = data[p]
-            size += abs(a)
-            for k in range(heads[columns[p]], heads[columns[p] + 1]):
+            row_sum += abs(a)
+            for k in range(column_starts[columns[p]], column_starts[columns[p] + 1]):
                 row[rows[k]] += abs(a) + abs(entries[k]) - abs(a - entries[k])
-        for j in range(n_others):
-            total = size + sizes[j]
+        for j in range(n_right):
+            total = row_sum + row_sums[j]
             row[j] = total - row[j]
             if row[j] * 64.0 < total:
+                # 3. Too many digits cancelled: merge both rows and sum the differences.
                 row[j] = 0.0
-                p, q = starts[i], other_starts[j]
-                while p < starts[i + 1] or q < other_starts[j + 1]:
+                p = starts[i]
+                q = right_starts[j]
+                while p < starts[i + 1] or q < right_starts[j + 1]:
                     c = columns[p] if p < starts[i + 1] else width
-                    d = other_columns[q] if q < other_starts[j + 1] else width
+                    d = right_columns[q] if q < right_starts[j + 1] else width
                     a = data[p] if c <= d else 0.0
-                    b = other_data[q] if d <= c else 0.0
+                    b = right_data[q] if d <= c else 0.0
                     row[j] += abs(a - b)
-                    p, q = p + (c <= d), q + (d <= c)
+                    p += c <= d
+                    q += d <= c
     return out
 
 
-# Additions in any order: only then are they vectorised. Nothing here is infinite or NaN.
+# Additions may be reordered, since only then are they vectorised. No number is infinite or NaN.
 @njit(cache=True, nogil=True, fastmath={"reassoc", "nsz"})
 def sums_of_minima(A: AnyArray, B: AnyArray, symmetric: bool) -> AnyArray:
-    """Return Σ_c min(A[i, c], B[j, c]) for all rows; with ``symmetric`` B is A, and half of them
-    are computed."""
+    """Return Σ_c min(A[i, c], B[j, c]) for all rows i of A and j of B.
+
+    With `symmetric`, B is A: entries below the diagonal are computed and copied to those above.
+    """
     n, m, width = A.shape[0], B.shape[0], A.shape[1]
     out = np.empty((n, m), A.dtype)
     zero = A.dtype.type(0)
-    # Samples of B that are compared with all of A before the next: they stay in the second-level
-    # cache.
-    tile = 16
-    for start in range(0, m, tile):
-        stop = min(start + tile, m)
+    for start in range(0, m, _TILE_ROWS):
+        stop = min(start + _TILE_ROWS, m)
         for i in range(start if symmetric else 0, n):
             a = A[i]
-            # Four at a time, so that a is loaded once for them; the last row stands in where there
-            # are fewer.
+            # Four rows of B at a time, so that a is loaded once for all of them. Where fewer are
+            # left, the last row stands in for the missing ones and is computed again.
             for j in range(start, stop, 4):
                 j1, j2, j3 = min(j + 1, stop - 1), min(j + 2, stop - 1), min(j + 3, stop - 1)
                 b0, b1, b2, b3 = B[j], B[j1], B[j2], B[j3]
@@ -131,23 +148,35 @@ def sparse_sums_of_minima(
     m: int,
     symmetric: bool,
 ) -> AnyArray:
-    """Return the same for compressed rows of A and compressed columns of B: only what two samples
-    share is visited.
+    """Return Σ_c min(A[i, c], B[j, c]) for sparse rows i of A and j of B.
 
-    Nothing is stored twice, and the rows of a column are in order; B has m of them.
+    Only columns that two samples share are visited. No entry is stored twice, and the rows of a
+    column are in ascending order.
+
+    Parameters
+    ----------
+    a_ends, a_columns, a : ndarray
+        Compressed rows of A.
+    b_ends, b_rows, b : ndarray
+        Compressed columns of B.
+    m : int
+        The number of rows of B.
+    symmetric : bool
+        Whether B is A; half of the entries are then copied.
     """
     n = len(a_ends) - 1
     out = np.zeros((n, m), a.dtype)
-    first = b_ends[:-1].copy()
+    column_starts = b_ends[:-1].copy()
     for i in range(n):
         total = out[i]
         for p in range(a_ends[i], a_ends[i + 1]):
-            c, value = a_columns[p], a[p]
-            for q in range(first[c], b_ends[c + 1]):
+            c = a_columns[p]
+            value = a[p]
+            for q in range(column_starts[c], b_ends[c + 1]):
                 total[b_rows[q]] += min(value, b[q])
             if symmetric:
-                # It was row i itself: later rows need be compared with later ones only.
-                first[c] += 1
+                # The first entry of the column is that of row i itself, which later rows skip.
+                column_starts[c] += 1
     if symmetric:
         for i in range(n):
             for j in range(i):
@@ -157,9 +186,10 @@ def sparse_sums_of_minima(
 
 @njit(cache=True, nogil=True)
 def sums_of_tents(A: Array, B: Array, symmetric: bool) -> Array:
-    """Return Σ_c max(0, 1 − |A[i, c] − B[c, j]|) for the rows of A and the columns of B.
+    """Return Σ_c max(0, 1 − |A[i, c] − B[c, j]|) for the rows i of A and the columns j of B.
 
-    The innermost loop runs over samples: tables have few columns.
+    With `symmetric`, B is the transpose of A, and half of the entries are copied. The innermost
+    loop runs over samples, since tables have few columns.
     """
     m = B.shape[1]
     out = np.zeros((A.shape[0], m))
@@ -167,9 +197,10 @@ def sums_of_tents(A: Array, B: Array, symmetric: bool) -> Array:
         first = i if symmetric else 0
         total = out[i, first:]
         for c in range(A.shape[1]):
-            value, others = A[i, c], B[c, first:]
-            for j in range(others.size):
-                total[j] += max(0.0, 1.0 - abs(value - others[j]))
+            value = A[i, c]
+            column = B[c, first:]
+            for j in range(column.size):
+                total[j] += max(0.0, 1.0 - abs(value - column[j]))
         if symmetric:
             for j in range(total.size):
                 out[first + j, i] = total[j]
@@ -178,10 +209,11 @@ def sums_of_tents(A: Array, B: Array, symmetric: bool) -> Array:
 
 @njit(cache=True, nogil=True, fastmath={"reassoc", "nsz"})
 def squared_differences(A: Array, B: Array, rows: Indices, columns: Indices) -> Array:
-    """Return Σ_c (A[i, c] − B[j, c])² for pairs (i, j) of rows."""
+    """Return Σ_c (A[i, c] − B[j, c])² for pairs of rows i of `rows` and j of `columns`."""
     out = np.empty(len(rows))
     for p in range(len(rows)):
-        a, b = A[rows[p]], B[columns[p]]
+        a = A[rows[p]]
+        b = B[columns[p]]
         total = 0.0
         for c in range(A.shape[1]):
             total += (a[c] - b[c]) ** 2
@@ -193,12 +225,13 @@ def squared_differences(A: Array, B: Array, rows: Indices, columns: Indices) -> 
 def matching_words(
     A: NDArray[np.uint32], B: NDArray[np.uint32], degree: float, symmetric: bool
 ) -> Array:
-    """Compare the strings in the rows of A with those in the columns of B.
+    """Return the weighted-degree kernel between strings in the rows of A and in the columns of B.
 
-    Where a run of r ≤ D equal letters ends, so do equal words of 1, …, r letters, whose weights sum
-    to r(2D + 1 − r) / (D(D + 1)). Whole numbers are summed and divided at the end, so nothing is
-    rounded on the way. The innermost loop runs over strings, not places, because only then does it
-    vectorise.
+    A run of r ≤ D equal letters that ends at a position ends equal words of 1, …, r letters there,
+    whose weights sum to r(2D + 1 − r) / (D(D + 1)). Whole numbers are summed and divided at the
+    end, so no sum is rounded. The innermost loop runs over strings rather than positions, because
+    only then does it vectorise. With `symmetric`, B is the transpose of A, and half of the entries
+    are copied.
     """
     m = B.shape[1]
     K = np.empty((A.shape[0], m))
@@ -208,13 +241,15 @@ def matching_words(
         # Slices rather than offsets: an index that might be negative would keep the loop from
         # vectorising.
         first = i if symmetric else 0
-        r, t = run[first:], total[first:]
+        r = run[first:]
+        t = total[first:]
         r[:] = 0.0
         t[:] = 0.0
-        for place in range(B.shape[0]):
-            letter, others = A[i, place], B[place, first:]
-            for j in range(others.size):
-                r[j] = min(r[j] + 1.0, degree) * (others[j] == letter)
+        for position in range(B.shape[0]):
+            letter = A[i, position]
+            letters = B[position, first:]
+            for j in range(letters.size):
+                r[j] = min(r[j] + 1.0, degree) * (letters[j] == letter)
                 t[j] += r[j] * (2.0 * degree + 1.0 - r[j])
         for j in range(t.size):
             K[i, first + j] = t[j] / (degree * (degree + 1.0))
@@ -228,34 +263,44 @@ def matching_words(
 def shared_words(
     words: NDArray[np.int64],
     ends: NDArray[np.int64],
-    others: NDArray[np.int64],
-    other_ends: NDArray[np.int64],
-    count: int,
+    right_words: NDArray[np.int64],
+    right_ends: NDArray[np.int64],
+    n_numbers: int,
 ) -> Array:
-    """Count the pairs of equal words in two lists of strings, given the words of each list one
-    string after the other.
+    """Return the number of pairs of equal words between every two strings of two lists.
 
-    Only pairs that are equal are met: the second list is sorted by words.
+    Only equal pairs are visited, since the words of the second list are sorted by their numbers.
+
+    Parameters
+    ----------
+    words, right_words : ndarray of int
+        The numbers of the words of each list, one string after the other.
+    ends, right_ends : ndarray of int
+        The position behind the last word of every string.
+    n_numbers : int
+        A bound: all numbers of words are below it.
     """
-    first = np.zeros(count + 1, dtype=np.int64)
-    for word in others:
-        first[word + 1] += 1
-    for word in range(count):
-        first[word + 1] += first[word]
-    place, owner = first.copy(), np.empty(others.size, dtype=np.int64)
+    # The strings that contain word w are owners[word_starts[w]], …, owners[word_starts[w + 1] - 1].
+    word_starts = np.zeros(n_numbers + 1, dtype=np.int64)
+    for word in right_words:
+        word_starts[word + 1] += 1
+    for word in range(n_numbers):
+        word_starts[word + 1] += word_starts[word]
+    positions = word_starts.copy()
+    owners = np.empty(right_words.size, dtype=np.int64)
     start = 0
-    for j in range(other_ends.size):
-        for at in range(start, other_ends[j]):
-            owner[place[others[at]]] = j
-            place[others[at]] += 1
-        start = other_ends[j]
-    K = np.zeros((ends.size, other_ends.size))
+    for j in range(right_ends.size):
+        for p in range(start, right_ends[j]):
+            owners[positions[right_words[p]]] = j
+            positions[right_words[p]] += 1
+        start = right_ends[j]
+    K = np.zeros((ends.size, right_ends.size))
     start = 0
     for i in range(ends.size):
         row = K[i]
-        for at in range(start, ends[i]):
-            for found in range(first[words[at]], first[words[at] + 1]):
-                row[owner[found]] += 1.0
+        for p in range(start, ends[i]):
+            for k in range(word_starts[words[p]], word_starts[words[p] + 1]):
+                row[owners[k]] += 1.0
         start = ends[i]
     return K
 
@@ -271,29 +316,48 @@ def local_scores(
     gap_extend: int,
     scores: AnyArray,
 ) -> None:
-    """Write the scores of queries, slices of ``codes``, against the columns of ``targets`` into
-    ``scores``.
+    """Write the best local alignment scores of queries against targets into `scores`.
 
-    The recurrences of Gotoh (1982). The innermost loop runs over targets (Rognes, 2011): at the
-    same place of all of them no cell depends on another, so the loop vectorises. Numbers stay in
-    the type of ``scores``, 16 bits where those suffice; without the casts Numba would compute in
-    64. Columns are padded by a letter with score 0 against all: from there no score rises above the
-    best one.
+    The recurrences are those of Gotoh (1982). The innermost loop runs over targets (Rognes, 2011):
+    at the same position of all of them no cell depends on another, so the loop vectorises. Numbers
+    have the type of `scores`, 16 bits where those suffice; without the casts Numba would compute
+    with 64.
+
+    Parameters
+    ----------
+    codes : ndarray of int
+        The letters of all queries; those of query q are ``codes[starts[q]:stops[q]]``.
+    starts, stops : ndarray of int of shape (n_queries,)
+        The bounds of the queries.
+    targets : ndarray of int of shape (length, LANES)
+        One target per column, padded by a letter with score 0 against all letters: behind the end
+        of a target, no score rises above its best one.
+    table : ndarray of int of shape (n_letters, n_letters + 1)
+        The scores of all letters of queries against those of targets.
+    gap_open, gap_extend : int
+        A gap of n letters costs gap_open + (n − 1) gap_extend.
+    scores : ndarray of shape (n_queries, LANES)
+        The result.
     """
-    kind = scores.dtype.type
-    zero, opening, extension = kind(0), kind(gap_open), kind(gap_extend)
-    # Scores of every letter against all targets, place by place, for all queries.
-    against = np.empty((targets.shape[0], table.shape[0], LANES), table.dtype)
+    integer = scores.dtype.type
+    zero = integer(0)
+    opening = integer(gap_open)
+    extension = integer(gap_extend)
+    # The score of every letter against all targets, at every position, for all queries.
+    letter_scores = np.empty((targets.shape[0], table.shape[0], LANES), table.dtype)
     for j in range(targets.shape[0]):
         for letter in range(table.shape[0]):
             for lane in range(LANES):
-                against[j, letter, lane] = table[letter, targets[j, lane]]
-    # At every letter of the query: the best score of alignments that end there, and of those that
-    # end in a gap in it. Gaps and best scores start at 0, not −∞: only what is positive is ever
-    # used.
+                letter_scores[j, letter, lane] = table[letter, targets[j, lane]]
+    # For every letter i of the query, at the current position j of the targets:
+    # column[i, 0]  the best score of alignments that end in (i, j),
+    # column[i, 1]  the best score of those that end in a gap in the query.
+    # All scores start at 0 instead of −∞, since only positive scores are ever used.
     column = np.empty((np.max(stops - starts), 2, LANES), scores.dtype)
-    # Above the cell to the left, gap in the target, best of all. Few arrays: each pair costs a
-    # check for overlap.
+    # state[0]  the best score of alignments that end in (i − 1, j − 1),
+    # state[1]  the best score of those that end in a gap in the target,
+    # state[2]  the best score of all.
+    # Few arrays, since every pair of them costs a check for overlap.
     state = np.empty((3, LANES), scores.dtype)
     for q in range(len(starts)):
         query = codes[starts[q] : stops[q]]
@@ -304,16 +368,17 @@ def local_scores(
             for i in range(len(query)):
                 letter = query[i]
                 for lane in range(LANES):
-                    gap, other_gap = column[i, 1, lane], state[1, lane]
+                    query_gap = column[i, 1, lane]
+                    target_gap = state[1, lane]
                     score = max(
-                        max(kind(state[0, lane] + against[j, letter, lane]), zero),
-                        max(gap, other_gap),
+                        max(integer(state[0, lane] + letter_scores[j, letter, lane]), zero),
+                        max(query_gap, target_gap),
                     )
                     state[0, lane] = column[i, 0, lane]
                     column[i, 0, lane] = score
                     state[2, lane] = max(state[2, lane], score)
-                    opened = kind(score - opening)
-                    column[i, 1, lane] = max(kind(gap - extension), opened)
-                    state[1, lane] = max(kind(other_gap - extension), opened)
-        for lane in range(LANES):  # an assignment to a slice takes Numba seconds to compile
+                    opened = integer(score - opening)
+                    column[i, 1, lane] = max(integer(query_gap - extension), opened)
+                    state[1, lane] = max(integer(target_gap - extension), opened)
+        for lane in range(LANES):
             scores[q, lane] = state[2, lane]

@@ -17,60 +17,66 @@ from kernelmosaic.kernels.views import check_kernel
 
 
 class _Composite(Kernel):
-    """A kernel made of others on the same samples; `fit` leaves the given ones alone and fits
-    clones, ``name_``."""
+    """A kernel made of other kernels on the same samples, its operands.
+
+    `fit` does not change the operands: it fits clones of them, whose attributes end in an
+    underscore.
+    """
 
     #: Names of the parameters that are kernels.
-    parts: ClassVar[tuple[str, ...]]
+    operand_names: ClassVar[tuple[str, ...]]
 
-    def _given(self) -> list[Kernel]:
+    def _operands(self) -> list[Kernel]:
+        """Return the kernels that this kernel is made of, after checking them."""
         self._check_parameters()
-        return [getattr(self, name) for name in self.parts]
+        return [getattr(self, name) for name in self.operand_names]
 
     @property
     def input_kind(self) -> str:  # type: ignore[override]
-        return self._given()[0].input_kind
+        return self._operands()[0].input_kind
 
     @property
     def accepts_sparse(self) -> bool:  # type: ignore[override]
-        return all(one.accepts_sparse for one in self._given())
+        return all(operand.accepts_sparse for operand in self._operands())
 
     @property
     def costs_by_entries(self) -> bool:  # type: ignore[override]
-        return all(one.costs_by_entries for one in self._given())
+        return all(operand.costs_by_entries for operand in self._operands())
 
     @property
     def keeps_scale(self) -> bool:  # type: ignore[override]
-        return any(one.keeps_scale for one in self._given())
+        return any(operand.keeps_scale for operand in self._operands())
 
     def _learn(self, samples: FitSamples) -> Self:
-        for name in self.parts:
+        for name in self.operand_names:
             setattr(self, f"{name}_", clone(getattr(self, name)).fit_to(samples))
         return self
 
     def validate(self, X: MatrixLike) -> MatrixLike:
-        for one in self._given():
-            X = one.validate(X)
+        for operand in self._operands():
+            X = operand.validate(X)
         return X
 
     def form(self) -> Hashable:
-        forms = dict.fromkeys(one.form() for one in self._given())
-        return next(iter(forms)) if len(forms) == 1 else tuple(forms)
+        """Return the form of the operands if it is the same for all, else the tuple of forms."""
+        forms = list(dict.fromkeys(operand.form() for operand in self._operands()))
+        return forms[0] if len(forms) == 1 else tuple(forms)
 
     def with_categories(self, is_category: Sequence[bool]) -> Kernel:
-        typed = {name: getattr(self, name).with_categories(is_category) for name in self.parts}
-        if all(typed[name] is getattr(self, name) for name in self.parts):
+        operands = {name: getattr(self, name) for name in self.operand_names}
+        typed = {name: kernel.with_categories(is_category) for name, kernel in operands.items()}
+        if all(typed[name] is operands[name] for name in operands):
             return self
-        kernel: Kernel = clone(self).set_params(**typed)
-        return kernel
+        composite: Kernel = clone(self).set_params(**typed)
+        return composite
 
 
 class _Pair(_Composite):
     """Two kernels on the same samples."""
 
-    parts: ClassVar[tuple[str, ...]] = ("left", "right")
+    operand_names: ClassVar[tuple[str, ...]] = ("left", "right")
     learned: ClassVar[str] = "left_"
-    #: Combines the two entry by entry.
+    #: The function that combines the entries of both kernels.
     _join: ClassVar[np.ufunc]
     left_: Kernel
     right_: Kernel
@@ -78,7 +84,7 @@ class _Pair(_Composite):
     def __init__(self, left: Kernel, right: Kernel) -> None:
         self.left = left
         self.right = right
-        # At once rather than at fit, so that the traceback ends where the two were joined.
+        # Checked here rather than at fit, so that the traceback ends where the two were joined.
         self._check_parameters()
 
     def _block(self, X: MatrixLike, Y: MatrixLike) -> Block:
@@ -92,7 +98,8 @@ class _Pair(_Composite):
 
     @property
     def input_kind(self) -> str:  # type: ignore[override]
-        # Either part is read once, so that the sum of many takes no longer than all of them.
+        # The kind of each operand is read once: in a nested sum of m kernels, several reads at
+        # every level would take a time exponential in m.
         name = type(self).__name__
         check_kernel("left", self.left, name)
         check_kernel("right", self.right, name)
@@ -106,11 +113,12 @@ class _Pair(_Composite):
         return left
 
     def _check_parameters(self) -> None:
+        # Reading the input kind raises an error if the operands are wrong.
         _ = self.input_kind
 
     @abstractmethod
     def __repr__(self) -> str:
-        """Return what builds it again."""
+        """Return an expression of Python that builds an equal kernel."""
 
 
 class Sum(_Pair):
@@ -136,7 +144,7 @@ class Sum(_Pair):
     _join = np.add
 
     def __repr__(self) -> str:
-        return f"{self.left!r} + {_operand(self.right, Sum)}"
+        return f"{self.left!r} + {_operand_text(self.right, Sum)}"
 
 
 class Product(_Pair):
@@ -162,12 +170,14 @@ class Product(_Pair):
     _join = np.multiply
 
     def draw_frequencies(self, n_columns: int, count: int, random: np.random.RandomState) -> Array:
-        # A product of kernels has the spectrum of a sum of independent frequencies.
+        # The frequencies of a product of kernels are sums of independent frequencies of both.
         left = self.left_.draw_frequencies(n_columns, count, random)
         return left + self.right_.draw_frequencies(n_columns, count, random)
 
     def __repr__(self) -> str:
-        return f"{_operand(self.left, Sum)} * {_operand(self.right, Sum, Product, Scaled)}"
+        left = _operand_text(self.left, Sum)
+        right = _operand_text(self.right, Sum, Product, Scaled)
+        return f"{left} * {right}"
 
 
 class Scaled(_Composite):
@@ -178,7 +188,7 @@ class Scaled(_Composite):
     factor : float
         A positive number.
     kernel : Kernel
-        What is multiplied.
+        The kernel that is multiplied.
 
     Attributes
     ----------
@@ -193,7 +203,7 @@ class Scaled(_Composite):
            [ 6., 18.]])
     """
 
-    parts: ClassVar[tuple[str, ...]] = ("kernel",)
+    operand_names: ClassVar[tuple[str, ...]] = ("kernel",)
     learned: ClassVar[str] = "kernel_"
     kernel_: Kernel
 
@@ -224,24 +234,30 @@ class Scaled(_Composite):
             )
 
     def __repr__(self) -> str:
-        return f"{float(self.factor)!r} * {_operand(self.kernel, Sum, Product, Scaled)}"
+        return f"{float(self.factor)!r} * {_operand_text(self.kernel, Sum, Product, Scaled)}"
 
 
-def _operand(kernel: Kernel, *looser: type[Kernel]) -> str:
-    """In parentheses where reading the text as Python would otherwise build another tree."""
-    return f"({kernel!r})" if isinstance(kernel, looser) else repr(kernel)
+def _operand_text(kernel: Kernel, *in_parentheses: type[Kernel]) -> str:
+    """Return the `repr` of an operand, in parentheses if it is of one of the given classes.
+
+    Without them Python would read another expression.
+    """
+    return f"({kernel!r})" if isinstance(kernel, in_parentheses) else repr(kernel)
 
 
 def _add(left: Kernel, right: object) -> Sum:
+    """Return `left + right` for two kernels."""
     return Sum(left, right) if isinstance(right, Kernel) else NotImplemented
 
 
 def _multiply(left: Kernel, right: object) -> Product | Scaled:
+    """Return the product of a kernel with another kernel or with a number."""
     if isinstance(right, Kernel):
         return Product(left, right)
     return Scaled(float(right), left) if isinstance(right, Real) else NotImplemented
 
 
-# Set here, because `base` cannot import the classes above; importing the package imports both.
+# The operators are set here, because `base` cannot import the classes above. Importing the package
+# imports both modules.
 Kernel.__add__ = _add  # type: ignore[method-assign]
 Kernel.__mul__ = Kernel.__rmul__ = _multiply  # type: ignore[method-assign]

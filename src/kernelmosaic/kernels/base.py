@@ -1,5 +1,7 @@
-"""What a kernel is: a fitted formula that turns two sets of samples into a block of
-similarities."""
+"""The base classes of kernels, and the checks of samples and parameters that they share.
+
+A kernel is a fitted formula that turns two sets of samples into a block of similarities.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ from kernelmosaic.kernels.distances import FitSamples, pairwise_statistic
 
 #: An array, or a tensor where the samples are tensors.
 Block = AnyArray
-#: What other libraries call kernels that are here.
+#: The kernels of this package by their names in other libraries.
 _ELSEWHERE = {
     "rbf": "Gaussian()",
     "gauss": "Gaussian()",
@@ -51,26 +53,27 @@ class Kernel(BaseEstimator, ABC):
     accepts_sparse : bool
         Whether the formula takes SciPy's compressed sparse rows.
     costs_by_entries : bool
-        Whether many small blocks of dense samples cost what one large block of as many entries
-        does, and several threads may compute them at once; not if a formula describes every sample
+        Whether the cost of a block of dense samples is proportional to its entries, so that several
+        threads may compute small blocks at once. It is not if the formula describes every sample
         before it compares two.
     takes_tensors : bool
-        Whether `_block` takes tensors as well as arrays, and is evaluated where they are.
+        Whether `_block` takes tensors as well as arrays, and is evaluated on their device.
     keeps_scale : bool
         Whether its columns must not be standardised, as counts must not.
     reads_pairs : bool
-        Whether a sample is a pair of members, which other kernels compare side by side.
+        Whether a sample is a pair of members, each of which is compared by another kernel.
     stack_maker : tuple of str or None
-        The module and the function that keep the kernels of a fit in a form that this kind of
-        kernel brings. The function takes the kernel set, the views and the bytes that stored
-        matrices might take, and returns a stack, or None where matrices are stored, as they are for
-        kernels without such a function.
+        The module and the function that make the `GramStack` of a fit with kernels of this class.
+        The function takes the kernel set, the views and the bytes that stored matrices might take,
+        and returns a stack, or None if the matrices should be stored. None for kernels whose
+        matrices are always stored or computed in the usual way.
     preparation : str
-        What `prepare` does: kernels fitted to the same samples whose word is the same prepare
-        samples alike.
+        The name of what `prepare` does: kernels fitted to the same samples whose names are equal
+        prepare samples in the same way.
     learned : str
-        The attribute that `fit` learns, if there is one. A kernel that is called before `fit` takes
-        the columns of the block for its training set, as a test-versus-train block has them.
+        The attribute that `fit` sets, empty if there is none. A kernel that is called before `fit`
+        takes the samples in the columns of the block for its training set, as in a
+        test-versus-train block.
     """
 
     input_kind: ClassVar[str] = "numbers"
@@ -88,8 +91,8 @@ class Kernel(BaseEstimator, ABC):
     @classmethod
     @cache
     def _get_param_names(cls) -> list[str]:
-        # Looked up for every kernel of every fit: reading a signature takes longer than many a
-        # formula.
+        # Cached, since it is called for every kernel of every fit, and reading a signature takes
+        # longer than many formulas do.
         return list(super()._get_param_names())
 
     def fit(self, X: MatrixLike, y: TargetLike = None) -> Self:
@@ -98,10 +101,10 @@ class Kernel(BaseEstimator, ABC):
         return self._learn(FitSamples(self.validate(X)))
 
     def fit_to(self, samples: FitSamples) -> Self:
-        """Learn the same of validated samples, and share with other kernels what these learn of
-        them.
+        """Learn the parameters that depend on the training set, from validated samples.
 
-        A class that defines `fit` is fitted by it.
+        Kernels that are fitted to the same `FitSamples` share what they compute from them. A class
+        that defines `fit` itself is fitted by it, without sharing.
         """
         if type(self).fit is not Kernel.fit:
             return self.fit(samples.X)
@@ -109,23 +112,23 @@ class Kernel(BaseEstimator, ABC):
         return self._learn(samples)
 
     def _learn(self, samples: FitSamples) -> Self:
-        """Learn parameters of samples; those of a class that defines neither this nor `fit` do not
-        depend on them."""
+        """Set the attributes that depend on the training set; none, unless a subclass does."""
         return self
 
     @property
     def inner(self) -> Kernel:
-        """The kernel of the samples that `prepare` returns: itself, unless it replaces samples by
-        others."""
+        """The kernel that compares the samples that `prepare` returns; by default this kernel."""
         return self
 
     def prepare(self, X: MatrixLike) -> MatrixLike:
-        """Return validated samples as `inner` reads them."""
+        """Return validated samples in the form that `inner` reads; by default as they are."""
         return X
 
     def cancelled(self, X: MatrixLike) -> Array | None:
-        """Return, of every sample, the size of the terms that cancel in k(x, x); None where none
-        do."""
+        """Return for every sample the size of the terms that cancel in k(x, x).
+
+        None for a kernel in which no terms cancel.
+        """
         return None
 
     def _check_parameters(self) -> None:
@@ -138,17 +141,16 @@ class Kernel(BaseEstimator, ABC):
         return self._fitted_to(Y)._block(X, Y)
 
     def diag(self, X: MatrixLike) -> Array:
-        """Return k(x, x) for every sample, without the rest of the block."""
+        """Return k(x, x) for every sample, without computing the other entries of the block."""
         X = self.validate(X)
         return self._fitted_to(X)._diagonal(X)
 
     def _fitted_to(self, X: MatrixLike) -> Self:
-        """Return the kernel itself if it is fitted, or learns nothing; else a clone fitted to these
-        samples."""
+        """Return the kernel itself if it needs no fit, else a clone that is fitted to X."""
         self._check_parameters()
-        fitted: Self = (
-            clone(self).fit(X) if self.learned and not hasattr(self, self.learned) else self
-        )
+        if not self.learned or hasattr(self, self.learned):
+            return self
+        fitted: Self = clone(self).fit(X)
         return fitted
 
     def validate(self, X: MatrixLike) -> MatrixLike:
@@ -157,9 +159,8 @@ class Kernel(BaseEstimator, ABC):
         The form depends on the input kind only, has a ``shape`` and slices by rows, and is itself
         valid input.
         """
-        if _is_valid(
-            X
-        ):  # every kernel of a fit is asked, and `check_array` takes longer than a small matrix
+        # Called for every kernel of a fit, and `check_array` takes longer than a small matrix does.
+        if _is_valid(X):
             return X
         with refuse_text(X):
             return check_array(
@@ -171,67 +172,74 @@ class Kernel(BaseEstimator, ABC):
             )
 
     def form(self) -> Hashable:
-        """Return what is equal for kernels whose `validate` returns the same of the same samples,
-        sparse ones aside."""
+        """Return a key that is equal for kernels whose `validate` returns equal results.
+
+        Sparse samples are excepted: not all kernels accept them.
+        """
         return type(self).validate
 
     def with_categories(self, is_category: Sequence[bool]) -> Kernel:
-        """Return the kernel for columns some of which hold categories by their type; itself where
-        this is all one."""
+        """Return the kernel for columns that hold categories by their type in a data frame.
+
+        A kernel that does not depend on such types returns itself.
+        """
         return self
 
     def terms(self) -> dict[str, Kernel]:
-        """Return the kernels that an estimator weights in place of this one, by the endings of
-        their names."""
+        """Return the kernels that an estimator weights in place of this one.
+
+        The keys are appended to the name of this kernel.
+        """
         return {"": self}
 
     def lacks(self, X: MatrixLike) -> Mask:
-        """Return which samples have nothing in the columns that the kernel reads, which must then
-        all be NaN.
+        """Return which samples lack the view, that is, have NaN in all columns of the kernel.
 
-        Raises a ValueError where some of a sample's columns are NaN and others are not.
+        Raises a ValueError where some columns of a sample are NaN and others are not.
         """
-        empty = is_missing(X)
-        every = np.asarray(empty.all(axis=1))
-        some = np.flatnonzero(empty.any(axis=1) & ~every)
-        if len(some):
+        is_empty_cell = is_missing(X)
+        is_lacking = np.asarray(is_empty_cell.all(axis=1))
+        incomplete = np.flatnonzero(is_empty_cell.any(axis=1) & ~is_lacking)
+        if len(incomplete):
+            i = incomplete[0]
             raise ValueError(
-                f"X[{some[0]}] contains NaN in {int(empty[some[0]].sum())} of {empty.shape[1]}"
+                f"X[{i}] contains NaN in {int(is_empty_cell[i].sum())} of {is_empty_cell.shape[1]}"
                 " columns: a sample may lack all columns of a kernel, not some of them; fill the"
                 " empty cells, as in make_pipeline(ViewImputer(), ...) of kernelmosaic.imputing,"
                 " or give these columns a kernel of their own."
             )
-        return every
+        return is_lacking
 
     def entry_roundings(self, X: MatrixLike) -> float:
-        """Return by how many units of its last place k(x, z) is off, relative to √(k(x, x) k(z,
-        z)).
+        """Return the rounding error of k(x, z) in units of the last place of √(k(x, x) k(z, z)).
 
-        Sums over d columns, as most formulas are, are off by about √d.
+        Sums over d columns, as most formulas are, have an error of about √d units.
         """
-        return (
-            float(np.sqrt(max(X.shape[1], 1))) if self.input_kind in ("numbers", "table") else 1.0
-        )
+        if self.input_kind in ("numbers", "table"):
+            return float(np.sqrt(max(X.shape[1], 1)))
+        return 1.0
 
     @abstractmethod
     def _block(self, X: MatrixLike, Y: MatrixLike) -> Block:
         """The formula, on validated samples; ``Y is X`` means that the block is symmetric."""
 
     def _diagonal(self, X: MatrixLike) -> Array:
-        return np.array(
-            [self._block(x, x)[0, 0] for x in (X[i : i + 1] for i in range(X.shape[0]))],
-            dtype=np.float64,
-        )
+        """Return k(x, x) of validated samples, by default from blocks of single samples."""
+        samples = (X[i : i + 1] for i in range(X.shape[0]))
+        return np.array([self._block(x, x)[0, 0] for x in samples], dtype=np.float64)
 
     def draw_frequencies(self, n_columns: int, count: int, random: np.random.RandomState) -> Array:
-        """Return frequencies drawn from the spectrum of a kernel of x − z, of shape (n_columns,
-        count)."""
+        """Return `count` frequencies drawn from the spectrum of a kernel of x − z.
+
+        Their shape is (n_columns, count). A kernel without a spectrum raises a ValueError.
+        """
         raise ValueError(
             "approximation='fourier' supports Gaussian and Laplacian kernels, their products and"
             f" multiples, not {self!r}; use approximation='nystroem', which supports every kernel."
         )
 
-    if TYPE_CHECKING:  # defined in `algebra`, beside sums and products
+    if TYPE_CHECKING:
+        # Defined in `algebra`, beside sums and products.
 
         def __add__(self, other: object) -> Kernel: ...
 
@@ -241,7 +249,7 @@ class Kernel(BaseEstimator, ABC):
 
 
 def is_of_user(kernel: Kernel) -> bool:
-    """Whether a kernel, or one that it is made of, is of a class that is not of this package."""
+    """Whether a kernel, or one of the kernels it is made of, is of a class of the user's."""
     if type(kernel).__module__.partition(".")[0] != "kernelmosaic":
         return True
     values = (getattr(kernel, name) for name in kernel._get_param_names())
@@ -256,8 +264,9 @@ class FeatureKernel(Kernel):
         """Return f(x) of validated samples, one row per sample."""
 
     def _block(self, X: MatrixLike, Y: MatrixLike) -> Block:
-        features = self._features(X)
-        return np.asarray(features @ (features if Y is X else self._features(Y)).T)
+        left = self._features(X)
+        right = left if Y is X else self._features(Y)
+        return np.asarray(left @ right.T)
 
     def _diagonal(self, X: MatrixLike) -> Array:
         features = self._features(X)
@@ -265,13 +274,12 @@ class FeatureKernel(Kernel):
 
 
 class StatisticKernel(Kernel):
-    """A kernel that is a function of one number per pair of samples: their inner product or a
-    distance.
+    """A kernel that is a function of the inner product or of a distance of two samples.
 
-    Kernels on the same columns share that number, so a stack computes it once for a whole family of
-    widths. A formula of operators and of functions that NumPy and torch share by name, taken from
-    ``backend_of(S).xp``, is evaluated on a device as it is; any other is evaluated on the host, and
-    its blocks are copied.
+    Kernels on the same columns share that number, the statistic, so a stack computes it once for a
+    whole family of widths. A formula of operators and of functions that NumPy and torch share by
+    name, taken from ``backend_of(S).xp``, is evaluated on a device as it is; any other is evaluated
+    on the host, and its blocks are copied.
 
     Attributes
     ----------
@@ -288,22 +296,28 @@ class StatisticKernel(Kernel):
         """The formula, entry by entry, on a block of the statistic; S must not be changed."""
 
     def statistic_scale(self) -> float:
-        """Return over how much of the statistic the kernel changes; 0 where every digit of a small
-        one may count."""
+        """Return the difference of the statistic over which the kernel changes noticeably.
+
+        0 means that every digit of a small statistic may matter.
+        """
         return 0.0
 
     def entry_roundings(self, X: MatrixLike) -> float:
-        # Distances are near zero where kernels of them are near constant: what rounds is the
-        # formula.
-        return super().entry_roundings(X) if self.statistic == "products" else 1.0
+        if self.statistic == "products":
+            return super().entry_roundings(X)
+        # Where a distance is small, the kernel is nearly constant in it: only the rounding of the
+        # formula counts.
+        return 1.0
 
     def _block(self, X: MatrixLike, Y: MatrixLike) -> Block:
         return self.from_statistic(pairwise_statistic(self.statistic, X, Y, self.statistic_scale()))
 
     def _diagonal(self, X: MatrixLike) -> Array:
         if self.statistic == "products":
-            return self.from_statistic(row_norms(X, squared=True).astype(np.float64))
-        return self.from_statistic(np.zeros(X.shape[0]))
+            statistic = row_norms(X, squared=True).astype(np.float64)
+        else:
+            statistic = np.zeros(X.shape[0])
+        return self.from_statistic(statistic)
 
 
 def is_missing(X: MatrixLike) -> Mask:
@@ -326,14 +340,14 @@ def is_empty(value: object) -> bool:
 
 
 def _is_valid(X: object) -> bool:
-    """Return whether X is a plain array of finite numbers that `check_array` returns as it is; if
-    in doubt, False."""
-    if (
-        type(X) is not np.ndarray
-        or X.ndim != 2
-        or X.size == 0
-        or X.dtype not in (np.float64, np.float32)
-    ):
+    """Whether X is a plain array of finite numbers that `check_array` returns as it is.
+
+    A sum that overflows makes the answer False although the numbers are finite; `check_array` then
+    decides.
+    """
+    if type(X) is not np.ndarray or X.ndim != 2:
+        return False
+    if X.size == 0 or X.dtype not in (np.float64, np.float32):
         return False
     with np.errstate(over="ignore", invalid="ignore"):
         return bool(np.isfinite(X.sum()))
@@ -341,8 +355,11 @@ def _is_valid(X: object) -> bool:
 
 @contextmanager
 def refuse_text(X: MatrixLike, y: TargetLike = None) -> Iterator[None]:
-    """Turn complaints about a cell into one that names the column, or the target, and about NaN
-    into what to do."""
+    """Replace errors of NumPy and scikit-learn about cells of X or y by errors that name a remedy.
+
+    Text and other objects where numbers are needed are reported with their column, or as the
+    target; NaN with ways to fill it. Other errors pass as they are.
+    """
     try:
         yield
     except (TypeError, ValueError) as error:
@@ -352,26 +369,30 @@ def refuse_text(X: MatrixLike, y: TargetLike = None) -> Iterator[None]:
                 " (kernelmosaic.imputing.ViewImputer, or one of scikit-learn's) as an earlier step"
                 " of a pipeline; a missing view is NaN in all columns that its kernels name."
             ) from None
-        complaint = "could not convert string" in str(error)
-        found = first_text(X) if complaint else None
-        if found is None and complaint and y is not None and (target := first_text(y)) is not None:
-            raise ValueError(
-                f"y holds text ({target[1]!r}) where one number per sample is needed: give numbers,"
-                " or use a classifier for classes."
-            ) from error
-        if found is None:
-            _refuse_object(X, error)
-            raise
-        column, value = found
-        raise ValueError(
-            f"X: column {column!r} holds text ({value!r}) where numbers are needed: name the"
-            " columns of each kernel, (name, kernel, columns), and give text to Categorical or to"
-            " a sequence kernel such as Spectrum."
-        ) from error
+        if "could not convert string" in str(error):
+            cell = first_text(X)
+            if cell is not None:
+                column, value = cell
+                raise ValueError(
+                    f"X: column {column!r} holds text ({value!r}) where numbers are needed: name"
+                    " the columns of each kernel, (name, kernel, columns), and give text to"
+                    " Categorical or to a sequence kernel such as Spectrum."
+                ) from error
+            target = None if y is None else first_text(y)
+            if target is not None:
+                raise ValueError(
+                    f"y holds text ({target[1]!r}) where one number per sample is needed: give"
+                    " numbers, or use a classifier for classes."
+                ) from error
+        _refuse_object(X, error)
+        raise
 
 
 def _refuse_object(X: MatrixLike, error: Exception) -> None:
-    """Raise naming the first cell that is no number, where NumPy has complained of one."""
+    """Raise an error that names the first cell of X that is no number, if NumPy refused a cell.
+
+    Return if the error is about something else, or no such cell is found.
+    """
     complaints = (
         "float() argument must be",
         "setting an array element with a sequence",
@@ -379,45 +400,47 @@ def _refuse_object(X: MatrixLike, error: Exception) -> None:
     )
     if not any(complaint in str(error) for complaint in complaints):
         return
-    found = first_object(X)
-    if found is None:
+    cell = first_object(X)
+    if cell is None:
         return
-    column, value = found
-    kind = type(value).__name__
-    article = "an" if kind[0] in "aeiouAEIOU" else "a"
+    column, value = cell
+    class_name = type(value).__name__
+    article = "an" if class_name[0] in "aeiouAEIOU" else "a"
     # scikit-learn, too, raises TypeError for a cell of another type, with NumPy's sentence.
-    category = TypeError if isinstance(error, TypeError) else ValueError
-    raise category(
-        f"X: column {column!r} holds {article} {kind} ({shorten_text(value)}) where numbers are"
-        " needed: name the columns of each kernel, (name, kernel, columns); a kernel of your own"
-        " that compares such objects sets input_kind = 'objects' and reads them in its method"
+    error_class = TypeError if isinstance(error, TypeError) else ValueError
+    raise error_class(
+        f"X: column {column!r} holds {article} {class_name} ({shorten_text(value)}) where numbers"
+        " are needed: name the columns of each kernel, (name, kernel, columns); a kernel of your"
+        " own that compares such objects sets input_kind = 'objects' and reads them in its method"
         f" validate. NumPy's complaint: {error}"
     ) from error
 
 
-def shorten_text(value: object, most: int = 40) -> str:
-    """Write an object, of a long one the beginning."""
+def shorten_text(value: object, max_length: int = 40) -> str:
+    """Return the `repr` of an object, cut after `max_length` characters."""
     text = repr(value)
-    return text if len(text) <= most else f"{text[:most]}…"
+    return text if len(text) <= max_length else f"{text[:max_length]}…"
 
 
 def first_object(X: MatrixLike) -> tuple[Any, Any] | None:
-    """Return the first column with a cell that is no number, no text and not empty, and the
-    cell."""
+    """Return the first cell that is no number, no text and not empty, after its column's name.
+
+    Columns without names are numbered. None if there is no such cell.
+    """
     table = object_table(X)
     names = list(X.columns) if hasattr(X, "columns") else range(table.shape[1])
     for name, values in zip(names, table.T, strict=True):
-        empty = is_missing(values)
-        for value in values[~empty].tolist():
+        is_empty_cell = is_missing(values)
+        for value in values[~is_empty_cell].tolist():
             if not isinstance(value, str | Real):
                 return name, value
     return None
 
 
 def object_table(X: MatrixLike) -> AnyArray:
-    """Return samples as a table of objects, a list of them as one column.
+    """Return samples as a two-dimensional array of objects; a list of samples as one column.
 
-    NumPy would take a set, a list or an array for a sequence, and make rows of what it holds.
+    NumPy would take a sample that is a list or an array for a row, and make columns of its entries.
     """
     if hasattr(X, "shape"):
         table = np.asarray(X, dtype=object)
@@ -440,14 +463,18 @@ def named(name: str) -> Iterator[None]:
 
 
 def first_text(X: MatrixLike) -> tuple[Any, str] | None:
-    """Return the first column with a string that is no number, by name or number, and the
-    string."""
+    """Return the first text that cannot be read as a number, after its column's name or number.
+
+    None if there is no such text.
+    """
     table = np.asarray(X, dtype=object)
-    for j, values in enumerate(table.T if table.ndim == 2 else [table.ravel()]):
+    columns = table.T if table.ndim == 2 else [table.ravel()]
+    for j, values in enumerate(columns):
         for value in values:
             text = value.decode("latin-1") if isinstance(value, bytes) else value
             if isinstance(text, str) and not is_number(text):
-                return (list(X.columns)[j] if hasattr(X, "columns") else j), str(text)
+                column = list(X.columns)[j] if hasattr(X, "columns") else j
+                return column, str(text)
     return None
 
 
@@ -457,44 +484,45 @@ def is_positive(value: object) -> bool:
 
 
 def is_whole(value: object, least: int = 1) -> bool:
-    """Whether a parameter is a whole number, and not below the least."""
+    """Whether a parameter is a whole number of at least `least`."""
     return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least
 
 
 def settings_of(grids: Mapping[str, Any]) -> list[Settings]:
     """Return every combination of the values of some parameters, the last one changing fastest."""
-    listed = []
+    value_lists = []
     for name, grid in grids.items():
         if isinstance(grid, str | bytes) or not isinstance(grid, Iterable):
             raise TypeError(f"{name}={grid!r}: give a list of values, such as {name}=[{grid!r}].")
-        # Plain numbers print as numbers; matrices of a stack stay the arrays they are.
-        listed.append(
-            grid.tolist() if isinstance(grid, np.ndarray) and grid.ndim == 1 else list(grid)
-        )
-        if not listed[-1]:
+        # Numbers of Python print as numbers. An array of matrices becomes a list of arrays.
+        values = list(grid)
+        if isinstance(grid, np.ndarray) and grid.ndim == 1:
+            values = grid.tolist()
+        if not values:
             raise ValueError(f"{name}=[]: give at least one value.")
-    return [dict(zip(grids, chosen, strict=True)) for chosen in product(*listed)]
+        value_lists.append(values)
+    return [dict(zip(grids, values, strict=True)) for values in product(*value_lists)]
 
 
-def suggest_kernel(given: object) -> str:
-    """Return what to write instead of something that is not a kernel, as the end of a message."""
-    if isclass(given) and issubclass(given, Kernel):
-        return f"that is a class: write {_call(given)}."
-    if hasattr(given, "shape"):
+def suggest_kernel(value: object) -> str:
+    """Return the end of a message: what to write in place of a value that is not a kernel."""
+    if isclass(value) and issubclass(value, Kernel):
+        return f"that is a class: write {_constructor_call(value)}."
+    if hasattr(value, "shape"):
         return (
             "a Gram matrix is given as Precomputed(K), and X then holds the row numbers,"
             " np.arange(len(K))."
         )
-    if type(given).__module__ == "sklearn.gaussian_process.kernels":
-        return _of_gaussian_processes(given)
-    if isinstance(given, str) or callable(given):
-        # Functions of scikit-learn are called as the kernels, or as these and "_kernel".
-        name = given if isinstance(given, str) else getattr(given, "__name__", type(given).__name__)
-        known = {one.__name__.lower(): _call(one) for one in _library_kernels(Kernel)}  # type: ignore[type-abstract]
-        call = (_ELSEWHERE | known).get(name.lower().removesuffix("_kernel").replace("_", ""))
+    if type(value).__module__ == "sklearn.gaussian_process.kernels":
+        return _replacement_of_process_kernel(value)
+    if isinstance(value, str) or callable(value):
+        name = value
+        if not isinstance(name, str):
+            name = getattr(value, "__name__", type(value).__name__)
+        call = _call_by_name(name)
         if call is not None:
             return f"kernels are objects: write {call} from kernelmosaic.kernels."
-        if callable(given):
+        if callable(value):
             return (
                 "functions are not accepted as kernels: give Precomputed(K) of its matrix, or a"
                 " subclass of Kernel."
@@ -505,18 +533,29 @@ def suggest_kernel(given: object) -> str:
     )
 
 
-def _of_gaussian_processes(given: Any) -> str:
-    """Return what to write instead of a kernel of scikit-learn's Gaussian processes."""
-    name = type(given).__name__
-    if name == "RBF" and np.ndim(given.length_scale) == 0:
-        width = 2**0.5 * given.length_scale
+def _call_by_name(name: str) -> str | None:
+    """Return the constructor call of the kernel that has a name here or in another library.
+
+    None if there is no such kernel. Functions of scikit-learn are called as the kernels are, or end
+    in "_kernel".
+    """
+    library_kernels = list(_library_kernels(Kernel))  # type: ignore[type-abstract]
+    calls = {kernel.__name__.lower(): _constructor_call(kernel) for kernel in library_kernels}
+    return (_ELSEWHERE | calls).get(name.lower().removesuffix("_kernel").replace("_", ""))
+
+
+def _replacement_of_process_kernel(kernel: Any) -> str:
+    """Return the end of a message: the replacement of a Gaussian-process kernel of scikit-learn."""
+    name = type(kernel).__name__
+    if name == "RBF" and np.ndim(kernel.length_scale) == 0:
+        width = 2**0.5 * kernel.length_scale
         return (
             f"write Gaussian(width={width:.6g}), the same kernel, or Gaussian(), as wide as the"
             " data."
         )
     if name == "DotProduct":
         return (
-            f"write Polynomial(degree=1, offset={given.sigma_0**2:.6g}), the same kernel, or"
+            f"write Polynomial(degree=1, offset={kernel.sigma_0**2:.6g}), the same kernel, or"
             " Linear()."
         )
     return (
@@ -526,28 +565,35 @@ def _of_gaussian_processes(given: Any) -> str:
     )
 
 
-def shown(given: object) -> str:
-    """Write what is not a kernel, a matrix by its shape."""
-    return f"an array of shape {tuple(given.shape)}" if hasattr(given, "shape") else repr(given)
+def shown(value: object) -> str:
+    """Return the text of a value in a message: the shape of an array, the `repr` of any other."""
+    if hasattr(value, "shape"):
+        return f"an array of shape {tuple(value.shape)}"
+    return repr(value)
 
 
 def _library_kernels(parent: type[Kernel]) -> Iterator[type[Kernel]]:
-    """Yield the kernels of this package, all of whose modules are loaded by then."""
-    for kind in parent.__subclasses__():
-        if kind.__module__.startswith("kernelmosaic.") and not isabstract(kind):
-            yield kind
-        yield from _library_kernels(kind)
+    """Yield the kernel classes of this package that are derived from a class.
+
+    Only classes whose modules are loaded are found; importing the package loads all.
+    """
+    for kernel in parent.__subclasses__():
+        if kernel.__module__.startswith("kernelmosaic.") and not isabstract(kernel):
+            yield kernel
+        yield from _library_kernels(kernel)
 
 
-def _call(kernel: type[Kernel]) -> str:
-    needed = [
-        name for name, one in signature(kernel).parameters.items() if one.default is one.empty
-    ]
-    return f"{kernel.__name__}({', '.join(needed)})"
+def _constructor_call(kernel: type[Kernel]) -> str:
+    """Return the call of a kernel's constructor as text, with the parameters that it requires."""
+    parameters = signature(kernel).parameters.values()
+    required = [parameter.name for parameter in parameters if parameter.default is parameter.empty]
+    return f"{kernel.__name__}({', '.join(required)})"
 
 
-def shorten(items: Iterable[Any], most: int = 5) -> str:
-    """Write a list with its first items and how many more there are."""
-    items = list(items)
-    shown = ", ".join(map(repr, items[:most]))
-    return f"[{shown}, … and {len(items) - most} more]" if len(items) > most else f"[{shown}]"
+def shorten(values: Iterable[Any], max_count: int = 5) -> str:
+    """Return the text of a list: its first values, and how many more there are."""
+    values = list(values)
+    text = ", ".join(map(repr, values[:max_count]))
+    if len(values) > max_count:
+        text += f", … and {len(values) - max_count} more"
+    return f"[{text}]"

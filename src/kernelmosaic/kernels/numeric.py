@@ -1,5 +1,8 @@
-"""Kernels that are functions of the inner product, linear and polynomial, or of a distance,
-Gaussian and Laplacian."""
+"""Kernels that are functions of the inner product or of a distance of two samples.
+
+`Linear` and `Polynomial` read inner products, `Gaussian` and `Laplacian` distances. `RadialWidths`
+is the Gram matrix of the latter as a function of their widths, for learning these.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,7 @@ class Linear(StatisticKernel):
     statistic: ClassVar[str] = "products"
 
     def from_statistic(self, S: Block) -> Block:
-        # The caller keeps S for other kernels, and may scale what it gets from here.
+        # A copy, since the caller reads S for other kernels, and may scale the block in place.
         copy: Block = backend_of(S).copy(S)
         return copy
 
@@ -63,25 +66,22 @@ class Polynomial(StatisticKernel):
         self.offset = offset
 
     def entry_roundings(self, X: MatrixLike) -> float:
-        # A power of the inner product has its relative error times the degree.
+        # The relative error of a power is that of the inner product times the degree.
         return self.degree * (super().entry_roundings(X) + 1.0)
 
     def from_statistic(self, S: Block) -> Block:
         base = S + float(self.offset)
         K: Block = backend_of(S).copy(base)
-        # Multiplying is several times faster than NumPy's power, which treats every exponent above
-        # 2 as a real number.
+        # Multiplications are several times faster than NumPy's power, which treats every exponent
+        # above 2 as a real number.
         for _ in range(self.degree - 1):
             K *= base
         return K
 
     def _check_parameters(self) -> None:
         check_count("degree", self.degree)
-        if (
-            not isinstance(self.offset, Real)
-            or isinstance(self.offset, bool)
-            or not 0 <= self.offset < np.inf
-        ):
+        is_number = isinstance(self.offset, Real) and not isinstance(self.offset, bool)
+        if not is_number or not 0 <= self.offset < np.inf:
             raise ValueError(
                 f"offset={self.offset!r}: the offset of a polynomial kernel must be a finite number"
                 " of at least 0; with a negative one the kernel is not positive semi-definite."
@@ -89,7 +89,9 @@ class Polynomial(StatisticKernel):
 
 
 class Radial(StatisticKernel):
-    """k(x, z) = exp(−(d(x, z) / (factor · width))^power) of a distance d; the statistic is d^power.
+    """k(x, z) = exp(−(d(x, z) / (factor · width))^power) for a distance d.
+
+    The statistic of the kernel is d^power.
 
     Attributes
     ----------
@@ -112,7 +114,15 @@ class Radial(StatisticKernel):
         return self
 
     def measure(self, samples: FitSamples | None) -> float:
-        """Return the width, the factor included; one that is a word is measured on the samples."""
+        """Return the width times the factor; ``"median"`` and ``"nearest"`` are measured.
+
+        Raises a ValueError if a parameter is wrong, or if the width is to be learned.
+
+        Parameters
+        ----------
+        samples : FitSamples or None
+            The training set; None if the width is known to be a number.
+        """
         if not is_positive(self.factor):
             raise ValueError(
                 f"factor={self.factor!r}: the factor of the width must be a positive, finite"
@@ -131,8 +141,9 @@ class Radial(StatisticKernel):
             )
         if isinstance(self.width, str) and self.width in ("median", "nearest"):
             assert samples is not None
-            # One distinct sample has no neighbour: every width gives the same constant kernel.
-            return float(self.factor) * (samples.width(self.width, self.statistic) or 1.0)
+            # The width of a single distinct sample is 0; its kernel is constant for every width.
+            width = samples.width(self.width, self.statistic) or 1.0
+            return float(self.factor) * width
         if not is_positive(self.width):
             raise ValueError(
                 f"width={self.width!r}: give a positive, finite number, 'median', 'nearest' or"
@@ -141,14 +152,18 @@ class Radial(StatisticKernel):
         return float(self.factor) * float(self.width)
 
     def rate(self, dtype: DType) -> float:
-        """Return what the statistic is multiplied with in the exponent, −1/width^power, in a
-        precision's range."""
+        """Return the factor of the statistic in the exponent, −1/width^power.
+
+        It is bounded by the range of the precision `dtype`. Raises a NotFittedError if the width
+        must be measured first.
+        """
         if not hasattr(self, "width_") and isinstance(self.width, str):
             raise NotFittedError(
                 f"{self!r} learns its width from the training set: call fit first."
             )
-        inverse = 1.0 / (self.width_ if hasattr(self, "width_") else self.measure(None))
-        # Bounded, because 0 * inf would turn the diagonal of a very narrow kernel into NaN.
+        width = self.width_ if hasattr(self, "width_") else self.measure(None)
+        inverse = 1.0 / width
+        # Without the bound, 0 * inf would turn the diagonal of a very narrow kernel into NaN.
         return max(-math.prod([inverse] * self.power), float(np.finfo(dtype).min))
 
     def statistic_scale(self) -> float:
@@ -157,17 +172,18 @@ class Radial(StatisticKernel):
 
     def from_statistic(self, S: Block) -> Block:
         backend = backend_of(S)
-        K = S * self.rate(backend.dtype(S))
-        # Below this logarithm, with a little to spare, numbers are too small to be normal.
-        lowest = np.log(np.finfo(backend.dtype(K)).tiny) + 1
-        if backend is NUMPY and K.size and K.min() < lowest:
-            # Such numbers take a processor ten times as long, here and wherever they are read.
-            np.maximum(K, lowest, out=K)
-            np.exp(K, out=K)
-            K -= K.min()
-            return K
-        found: Block = backend.xp.exp(K, out=K)
-        return found
+        exponent = S * self.rate(backend.dtype(S))
+        # The logarithm of the smallest normal number, plus one to spare.
+        lowest = np.log(np.finfo(backend.dtype(exponent)).tiny) + 1
+        if backend is NUMPY and exponent.size and exponent.min() < lowest:
+            # Smaller numbers take a processor ten times as long, in this function and wherever
+            # they are read: they are raised to the lowest normal number, which becomes zero.
+            np.maximum(exponent, lowest, out=exponent)
+            np.exp(exponent, out=exponent)
+            exponent -= exponent.min()
+            return exponent
+        K: Block = backend.xp.exp(exponent, out=exponent)
+        return K
 
     @abstractmethod
     def draw_frequencies(
@@ -176,10 +192,10 @@ class Radial(StatisticKernel):
 
 
 class RadialWidths:
-    """The matrix of a radial kernel of given samples as a function of the logarithms of its widths,
-    and its slopes.
+    """The Gram matrix of a radial kernel as a function of the logarithms of its widths.
 
-    The kernel is exp(−Σ_d (|x_d − z_d| / ℓ_d)^power), with one ℓ for all columns, or one for each.
+    The kernel is exp(−Σ_d (|x_d − z_d| / ℓ_d)^power), with one width ℓ for all columns, or one for
+    each column.
 
     Parameters
     ----------
@@ -187,46 +203,61 @@ class RadialWidths:
         With ``width="learn"``.
     X : array of shape (n, columns)
         Samples, of NumPy or torch.
+
+    Attributes
+    ----------
+    unit : Radial
+        The kernel of width one.
+    per_column : bool
+        Whether every column has a width.
+    start : ndarray of shape (n_widths,)
+        The logarithms of the widths at which learning starts: the median distance times the factor.
+    X : array of shape (n, columns)
+        The centred samples.
     """
 
     def __init__(self, kernel: Radial, X: ArrayOrTensor) -> None:
-        self.unit, self.per_column = type(kernel)(width=1.0), kernel.per_column
-        host = backend_of(X).to_numpy(X)
-        median = type(kernel)(factor=kernel.factor).measure(FitSamples(host))
-        self.start = np.full(X.shape[1] if self.per_column else 1, np.log(median))
+        self.unit = type(kernel)(width=1.0)
+        self.per_column = kernel.per_column
+        host_samples = backend_of(X).to_numpy(X)
+        median = type(kernel)(factor=kernel.factor).measure(FitSamples(host_samples))
+        n_widths = X.shape[1] if self.per_column else 1
+        self.start = np.full(n_widths, np.log(median))
         self.X = X - X.mean(0)
         self._statistic = None if self.per_column else self._distances(self.X)
 
     def _distances(self, X: ArrayOrTensor) -> Block:
+        """Return the statistic of the kernel between all rows of X."""
         return pairwise_statistic(self.unit.statistic, X, X, self.unit.statistic_scale())
 
     def matrix(self, log_widths: Array) -> Block:
-        """Return the kernel matrix."""
+        """Return the Gram matrix K, of shape (n, n)."""
         if self._statistic is None:
             return self.unit.from_statistic(self._distances(self._scaled(log_widths)))
-        return self.unit.from_statistic(
-            self._statistic * float(np.exp(-self.unit.power * log_widths[0]))
-        )
+        rate = float(np.exp(-self.unit.power * log_widths[0]))
+        return self.unit.from_statistic(self._statistic * rate)
 
     def slopes(self, log_widths: Array, S: Block) -> Array:
-        """Return Σ_ij S_ij ∂ log K_ij / ∂ log ℓ, for a symmetric S."""
-        p, backend = self.unit.power, backend_of(self.X)
+        """Return the derivatives Σ_ij S_ij ∂ log K_ij / ∂ log ℓ, for a symmetric S.
+
+        Let p be the power. With one width the derivative is p Σ_ij S_ij (d_ij/ℓ)^p. With a width
+        per column and scaled samples Z, that of column c is p Σ_ij S_ij |Z_ic − Z_jc|^p.
+        """
+        p = self.unit.power
         if self._statistic is not None:
             total = float((S * self._statistic).sum())
             return np.array([p * float(np.exp(-p * log_widths[0])) * total])
         Z = self._scaled(log_widths)
         if p == 2:
-            return np.asarray(
-                2.0
-                * p
-                * backend.to_numpy((S.sum(1)[:, None] * Z * Z).sum(0) - (Z * (S @ Z)).sum(0))
-            )
+            # Σ_ij S_ij (z_i − z_j)² = 2 (Σ_i (Σ_j S_ij) z_i² − zᵀSz)
+            derivatives = (S.sum(1)[:, None] * Z * Z).sum(0) - (Z * (S @ Z)).sum(0)
+            return np.asarray(2.0 * p * backend_of(self.X).to_numpy(derivatives))
         return np.array([p * float((S * abs(z[:, None] - z)).sum()) for z in Z.T])
 
     def _scaled(self, log_widths: Array) -> ArrayOrTensor:
-        return self.X * backend_of(self.X).asarray(
-            np.exp(-log_widths), backend_of(self.X).dtype(self.X)
-        )
+        """Return the samples with every column divided by its width, in their precision."""
+        backend = backend_of(self.X)
+        return self.X * backend.asarray(np.exp(-log_widths), backend.dtype(self.X))
 
 
 class Gaussian(Radial):
@@ -278,11 +309,10 @@ class Gaussian(Radial):
 
 
 class Laplacian(Radial):
-    """k(x, z) = exp(−‖x − z‖₁ / (factor · width)), with the sum of absolute differences for a
-    distance.
+    """k(x, z) = exp(−‖x − z‖₁ / (factor · width)).
 
-    Compared with a Gaussian kernel it falls off faster near a sample and slower far from it, and
-    one column that is far off counts less.
+    The distance is the sum of absolute differences. Compared with a Gaussian kernel it falls off
+    faster near a sample and slower far from it, and one column that is far off counts less.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Kernels between strings: shared words, words at the same place, local alignment."""
+"""Kernels between strings, which count shared words or score local alignments."""
 
 from __future__ import annotations
 
@@ -15,14 +15,27 @@ from kernelmosaic.backend import allowed_threads, map_threads, row_strips
 from kernelmosaic.kernels.base import Block, FeatureKernel, Kernel
 from kernelmosaic.kernels.distances import FitSamples
 
+#: A vector of non-empty strings.
 Sequences = NDArray[np.object_]
+
+#: `Spectrum` multiplies matrices of counts if the words of the alphabet are at most this many times
+#: the words of a string; else it visits pairs of equal words. Chosen by hand.
+_WORDS_PER_STRING = 3
+#: Numbers up to which a table of all possible words is kept rather than of those that occur.
+#: Chosen by hand: a table of truth values then takes 256 kB.
+_MAX_WORD_NUMBERS = 2**18
+#: Queries that are aligned in one task of a thread. Chosen by hand.
+_QUERIES_PER_TASK = 64
+#: Cells of alignment matrices, some milliseconds of work, from which several threads are started.
+#: Chosen by hand.
+_CELLS_FOR_THREADS = 1e7
 
 
 class SequenceKernel(Kernel):
-    """A kernel between strings: X is a list, an array, a column or a series of `str` or `bytes`,
-    one per sample.
+    """A kernel between strings.
 
-    Letters are compared as they are written: ``"a"`` is not ``"A"``.
+    X is a list, an array, a column or a series of `str` or `bytes`, one per sample. Letters are
+    compared as they are written: ``"a"`` is not ``"A"``.
     """
 
     input_kind: ClassVar[str] = "sequences"
@@ -47,6 +60,7 @@ class SequenceKernel(Kernel):
         return np.array([self._read(s, i) for i, s in enumerate(strings)], dtype=object)
 
     def _read(self, value: object, position: int) -> str:
+        """Return one sample as a `str`, or raise an error that names its position."""
         if not isinstance(value, str | bytes):
             raise TypeError(
                 f"X[{position}] is {value!r}, a {type(value).__name__}: {type(self).__name__} needs"
@@ -57,15 +71,14 @@ class SequenceKernel(Kernel):
                 f"X[{position}] is empty: {type(self).__name__} needs a letter at least; leave the"
                 " sample out."
             )
-        # Latin-1 reads every byte as the letter of the same number, so no bytes are refused.
+        # Latin-1 maps every byte to the letter of the same number, so that no bytes are refused.
         return value.decode("latin-1") if isinstance(value, bytes) else str(value)
 
 
 def letter_codes(X: Sequences) -> NDArray[np.uint32]:
-    """Return the numbers of all letters, one string after the other."""
-    return np.frombuffer("".join(X).encode("utf-32-le", "surrogatepass"), dtype="<u4").astype(
-        np.uint32, copy=False
-    )
+    """Return the Unicode numbers of all letters, one string after the other."""
+    encoded = "".join(X).encode("utf-32-le", "surrogatepass")
+    return np.frombuffer(encoded, dtype="<u4").astype(np.uint32, copy=False)
 
 
 def lengths(X: Sequences) -> Indices:
@@ -76,7 +89,8 @@ def lengths(X: Sequences) -> Indices:
 class Spectrum(SequenceKernel):
     """k(x, z) = Σ_w count of w in x · count of w in z, over all words w of a given length.
 
-    The strings may differ in length; one shorter than the words has none, and similarity 0 to all.
+    The strings may differ in length. A string that is shorter than the words contains none, and has
+    similarity 0 to all strings.
 
     Parameters
     ----------
@@ -100,90 +114,111 @@ class Spectrum(SequenceKernel):
         self.length = length
 
     def _block(self, X: MatrixLike, Y: MatrixLike) -> Block:
-        # Numbered together, so that a word has the same number in both.
-        words, ends, count = self._words(X if Y is X else np.concatenate([X, Y]))
-        # Counts of all words, multiplied as matrices, beat meeting equal words one by one where
-        # there are few of them.
-        if count <= 3 * words.size / max(len(ends), 1):
-            owner = np.repeat(np.arange(len(ends)), np.diff(ends, prepend=0))
-            flat = np.bincount(owner * count + words, minlength=len(ends) * count)
-            counts = flat.reshape(len(ends), count).astype(np.float64)
-            return np.asarray(
-                counts @ counts.T if Y is X else counts[: len(X)] @ counts[len(X) :].T
-            )
+        # X and Y are numbered together, so that a word has the same number in both.
+        strings = X if Y is X else np.concatenate([X, Y])
+        words, ends, n_numbers = self._words(strings)
+        # If there are few words, multiplying matrices of counts is faster than visiting the pairs
+        # of equal words.
+        if n_numbers <= _WORDS_PER_STRING * words.size / max(len(ends), 1):
+            owners = np.repeat(np.arange(len(ends)), np.diff(ends, prepend=0))
+            flat_counts = np.bincount(owners * n_numbers + words, minlength=len(ends) * n_numbers)
+            counts = flat_counts.reshape(len(ends), n_numbers).astype(np.float64)
+            if Y is X:
+                return np.asarray(counts @ counts.T)
+            return np.asarray(counts[: len(X)] @ counts[len(X) :].T)
         from kernelmosaic.kernels._numba_pairs import shared_words
 
         if Y is X:
-            return np.asarray(shared_words(words, ends, words, ends, count))
-        first = ends[len(X) - 1]
-        return np.asarray(
-            shared_words(
-                words[:first], ends[: len(X)], words[first:], ends[len(X) :] - first, count
-            )
-        )
+            return np.asarray(shared_words(words, ends, words, ends, n_numbers))
+        split = ends[len(X) - 1]
+        left_ends = ends[: len(X)]
+        right_ends = ends[len(X) :] - split
+        K = shared_words(words[:split], left_ends, words[split:], right_ends, n_numbers)
+        return np.asarray(K)
 
     def _diagonal(self, X: MatrixLike) -> Array:
-        words, ends, count = self._words(X)
-        owner = np.repeat(np.arange(len(ends)), np.diff(ends, prepend=0))
-        keys, times = np.unique(owner * count + words, return_counts=True)
-        squares = times.astype(np.float64) ** 2
-        return np.bincount(keys // max(count, 1), squares, len(ends)).astype(np.float64, copy=False)
+        words, ends, n_numbers = self._words(X)
+        owners = np.repeat(np.arange(len(ends)), np.diff(ends, prepend=0))
+        # One key for every pair of a string and a word.
+        keys, counts = np.unique(owners * n_numbers + words, return_counts=True)
+        squares = counts.astype(np.float64) ** 2
+        diagonal = np.bincount(keys // max(n_numbers, 1), squares, len(ends))
+        return diagonal.astype(np.float64, copy=False)
 
     def _words(self, X: Sequences) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
-        """Return the numbers of all words, one string after the other, where each string's end, and
-        their count."""
+        """Return the words of all strings as numbers, with an end for each string.
+
+        Returns
+        -------
+        words : ndarray of int
+            The numbers of all words, one string after the other.
+        ends : ndarray of int of shape (len(X),)
+            The position behind the last word of every string.
+        n_numbers : int
+            A bound: all numbers are below it.
+        """
         n_letters = lengths(X)
-        # Where words may start: not so near the end of a string that they would run into the next
-        # one.
-        left = np.repeat(np.cumsum(n_letters), n_letters) - np.arange(n_letters.sum())
-        words, count = _word_numbers(
-            letter_codes(X), np.flatnonzero(left >= self.length), self.length
-        )
-        return words, np.cumsum(np.maximum(n_letters - self.length + 1, 0)), count
+        # For every letter, the number of letters from it to the end of its string: a word starts
+        # only where it does not run into the next string.
+        remaining = np.repeat(np.cumsum(n_letters), n_letters) - np.arange(n_letters.sum())
+        starts = np.flatnonzero(remaining >= self.length)
+        words, n_numbers = _word_numbers(letter_codes(X), starts, self.length)
+        return words, np.cumsum(np.maximum(n_letters - self.length + 1, 0)), n_numbers
 
     def _check_parameters(self) -> None:
         check_count("length", self.length)
 
 
 def _word_numbers(
-    codes: NDArray[np.uint32], starts: Indices, length: int, most: int = 2**18
+    codes: NDArray[np.uint32], starts: Indices, length: int
 ) -> tuple[NDArray[np.int64], int]:
-    """Number the words at the given starts, equal words alike; return the numbers, and a bound
-    above them.
+    """Return the numbers of the words at `starts`, and a bound above them.
 
-    Up to so many numbers words are numbered as their letters say, and by those that occur beyond.
+    Equal words have equal numbers. A number has the letters for digits, as long as there are at
+    most `_MAX_WORD_NUMBERS` numbers; beyond that, the words that occur are numbered in order.
+
+    Parameters
+    ----------
+    codes : ndarray of int
+        The letters of all strings, one string after the other.
+    starts : ndarray of int
+        The positions of the first letters of words.
+    length : int
+        The letters of a word.
     """
-    letters, numbers = _renumbered(codes)
-    # Everywhere first, strings run into each other: slices are faster than picking the starts for
-    # every letter.
-    places = max(len(codes) - length + 1, 0)
-    words, count = np.zeros(places, dtype=np.int64), 1
+    n_letters, letters = _renumbered(codes)
+    # Words are numbered at all positions, also where they run from a string into the next one:
+    # slices are faster than picking the letters at `starts`.
+    n_positions = max(len(codes) - length + 1, 0)
+    words = np.zeros(n_positions, dtype=np.int64)
+    n_numbers = 1
     for i in range(length):
-        # Numbers of words that do not occur are left out where there are many: for every alphabet
-        # and length.
-        if count * letters > most:
-            count, words = _renumbered(words)
-        words, count = words * letters + numbers[i : i + places], count * letters
-    return words[starts], count
+        if n_numbers * n_letters > _MAX_WORD_NUMBERS:
+            # Leaving out the numbers that do not occur keeps them in range for every alphabet and
+            # every length.
+            n_numbers, words = _renumbered(words)
+        words = words * n_letters + letters[i : i + n_positions]
+        n_numbers = n_numbers * n_letters
+    return words[starts], n_numbers
 
 
-def _renumbered(values: AnyArray, most: int = 2**18) -> tuple[int, AnyArray]:
-    """Return how many different numbers there are, and the rank of each among them."""
-    top = int(values.max(initial=0)) + 1
-    if top > most:
-        found, ranks = np.unique(values, return_inverse=True)
-        return len(found), ranks
-    occurs = np.zeros(top, dtype=bool)
+def _renumbered(values: AnyArray) -> tuple[int, AnyArray]:
+    """Return the number of distinct values, and the rank of each value among them."""
+    n_numbers = int(values.max(initial=0)) + 1
+    if n_numbers > _MAX_WORD_NUMBERS:
+        distinct, ranks = np.unique(values, return_inverse=True)
+        return len(distinct), ranks
+    occurs = np.zeros(n_numbers, dtype=bool)
     occurs[values] = True
-    ranks = np.cumsum(occurs) - 1
-    return int(ranks[-1]) + 1, ranks[values]
+    rank_of = np.cumsum(occurs) - 1
+    return int(rank_of[-1]) + 1, rank_of[values]
 
 
 class WeightedDegree(SequenceKernel):
     """k(x, z) = Σ_{d=1..D} β_d Σ_l 1[x[l:l+d] = z[l:l+d]], β_d = 2(D − d + 1) / (D(D + 1)).
 
-    Counts the words, of up to D letters, that both strings have at the same place. All strings must
-    have one length.
+    The words of up to D letters that both strings have at the same position are counted. All
+    strings must have the same length.
 
     Parameters
     ----------
@@ -211,12 +246,12 @@ class WeightedDegree(SequenceKernel):
         return strings
 
     def _block(self, X: MatrixLike, Y: MatrixLike) -> Block:
-        # Numba takes long to load, and only this kernel's users should wait for it.
+        # Imported here, since Numba takes long to load and other kernels do not need it.
         from kernelmosaic.kernels._numba_pairs import matching_words
 
         _check_length(X, len(Y[0]))
-        places = np.ascontiguousarray(_letters(Y).T)
-        return np.asarray(matching_words(_letters(X), places, float(self.degree), Y is X))
+        columns = np.ascontiguousarray(_letters(Y).T)
+        return np.asarray(matching_words(_letters(X), columns, float(self.degree), Y is X))
 
     def _diagonal(self, X: MatrixLike) -> Array:
         d = np.arange(1, self.degree + 1)
@@ -229,9 +264,10 @@ class WeightedDegree(SequenceKernel):
 
 
 def _check_length(X: Sequences, length: int) -> None:
-    other = lengths(X) != length
-    if other.any():
-        i = int(np.argmax(other))
+    """Raise a ValueError that names the first string of another length."""
+    is_different = lengths(X) != length
+    if is_different.any():
+        i = int(np.argmax(is_different))
         raise ValueError(
             f"X[{i}] has {len(X[i])} letters, but others have {length}: WeightedDegree compares"
             " letters at the same place; cut or pad the strings to one length, or use Spectrum."
@@ -239,21 +275,22 @@ def _check_length(X: Sequences, length: int) -> None:
 
 
 def _letters(X: Sequences) -> NDArray[np.uint32]:
+    """Return the letters of strings of one length, a row per string."""
     return letter_codes(X).reshape(len(X), -1)
 
 
 class SmithWaterman(FeatureKernel, SequenceKernel):
-    """k(x, z) = Σ_t s_t(x) s_t(z), s_t(x) = SW(x, t) / √(SW(x, x) SW(t, t)), over the training
-    strings t.
+    """k(x, z) = Σ_t s_t(x) s_t(z), s_t(x) = SW(x, t) / √(SW(x, x) SW(t, t)).
 
-    SW is the score of the best local alignment. The scores are not a kernel: their matrix has
-    negative eigenvalues. Here a string is described by its scores against every training string,
-    each between 0 and 1, and strings are compared by the inner product of these descriptions. That
-    is positive semi-definite whatever the scores are, and a new string is described exactly as a
-    training string is, so test-versus-train blocks agree with the training matrix.
+    The sum is over the training strings t, and SW is the score of the best local alignment. The
+    scores are not a kernel: their matrix has negative eigenvalues. Here a string is described by
+    its scores against every training string, each between 0 and 1, and strings are compared by the
+    inner product of these descriptions. That is positive semi-definite whatever the scores are, and
+    a new string is described exactly as a training string is, so test-versus-train blocks agree
+    with the training matrix.
 
-    `fit` keeps the training strings and their descriptions: n²/2 alignments and one matrix. A
-    string outside the training set costs n alignments each time it is met.
+    `fit` stores the training strings and their descriptions: n²/2 alignments and one matrix. A
+    string outside the training set costs n alignments each time a block is computed for it.
 
     Parameters
     ----------
@@ -297,9 +334,9 @@ class SmithWaterman(FeatureKernel, SequenceKernel):
     def _learn(self, samples: FitSamples) -> Self:
         self.sequences_ = samples.X
         # Strings that repeat are aligned once.
-        place = {s: i for i, s in enumerate(dict.fromkeys(self.sequences_))}
-        rows = [place[s] for s in self.sequences_]
-        S = self._scores(list(place))[np.ix_(rows, rows)]
+        index = {s: i for i, s in enumerate(dict.fromkeys(self.sequences_))}
+        rows = [index[s] for s in self.sequences_]
+        S = self._scores(list(index))[np.ix_(rows, rows)]
         self.own_scores_ = S.diagonal().copy()
         self.features_ = _normalised(S, self.own_scores_, self.own_scores_)
         return self
@@ -315,25 +352,27 @@ class SmithWaterman(FeatureKernel, SequenceKernel):
         return strings
 
     def _features(self, X: MatrixLike) -> Array:
-        known = {s: i for i, s in enumerate(self.sequences_)}
-        new = list(dict.fromkeys(s for s in X if s not in known))
+        index = {s: i for i, s in enumerate(self.sequences_)}
+        new_strings = list(dict.fromkeys(s for s in X if s not in index))
         features = self.features_
-        if new:
-            known.update((s, len(features) + i) for i, s in enumerate(new))
-            S = self._scores(new, list(self.sequences_))
-            own = np.array(
-                map_threads(
-                    lambda s: self._scores([s])[0, 0], new, _threads(sum(len(s) ** 2 for s in new))
-                )
-            )
-            features = np.vstack([features, _normalised(S, own, self.own_scores_)])
-        return features[[known[s] for s in X]]
+        if new_strings:
+            index.update((s, len(features) + i) for i, s in enumerate(new_strings))
+            S = self._scores(new_strings, list(self.sequences_))
+            n_threads = _threads(sum(len(s) ** 2 for s in new_strings))
+            own_scores = map_threads(lambda s: self._scores([s])[0, 0], new_strings, n_threads)
+            new_features = _normalised(S, np.array(own_scores), self.own_scores_)
+            features = np.vstack([features, new_features])
+        return features[[index[s] for s in X]]
 
     def _scores(self, queries: list[str], targets: list[str] | None = None) -> Array:
-        """Return the scores of queries against targets, or against each other."""
-        # Numba takes long to load, and only this kernel's users should wait for it.
+        """Return the scores of queries against targets, or of queries against each other.
+
+        The result has the shape (len(queries), len(targets)), or is square without targets.
+        """
+        # Imported here, since Numba takes long to load and other kernels do not need it.
         from kernelmosaic.kernels._numba_pairs import LANES, local_scores
 
+        # 1. Letters become their numbers in the substitution table; unlisted ones that of "*".
         letters, table = _substitution(self.matrix)
         strings = np.array(queries + (targets or []), dtype=object)
         sizes = lengths(strings)
@@ -342,35 +381,38 @@ class SmithWaterman(FeatureKernel, SequenceKernel):
         for i, letter in enumerate(letters):
             number[[ord(letter), ord(letter.lower())]] = i
         codes = number[letter_codes(strings)]
-        first = 0 if targets is None else len(queries)
-        S = np.zeros((len(queries), len(strings) - first))
+        first_target = 0 if targets is None else len(queries)
+        S = np.zeros((len(queries), len(strings) - first_target))
 
         def align(task: tuple[Indices, Indices]) -> None:
+            """Write the scores of some queries against a block of at most `LANES` targets."""
             rows, block = task
-            places = np.full((sizes[block].max(), LANES), len(letters), dtype=np.uint8)
+            # One column per target, padded by the number behind the last letter.
+            padded = np.full((sizes[block].max(), LANES), len(letters), dtype=np.uint8)
             for lane, target in enumerate(block):
-                places[: sizes[target], lane] = codes[stops[target] - sizes[target] : stops[target]]
-            top = int(min(sizes[rows].max(), len(places))) * int(table.max())
-            # A gap that costs the highest score or more is never of use.
-            gaps = [min(int(gap), top) for gap in (self.gap_open, self.gap_extend)]
-            scores = np.empty(
-                (len(rows), LANES), dtype=np.int16 if max(top, sum(gaps)) < 2**15 else np.int32
-            )
-            local_scores(
-                codes, stops[rows] - sizes[rows], stops[rows], places, table, *gaps, scores
-            )
-            S[np.ix_(rows, block - first)] = scores[:, : len(block)]
+                padded[: sizes[target], lane] = codes[stops[target] - sizes[target] : stops[target]]
+            max_score = int(min(sizes[rows].max(), len(padded))) * int(table.max())
+            # A gap that costs the highest score or more is never part of a best alignment.
+            gap_open = min(int(self.gap_open), max_score)
+            gap_extend = min(int(self.gap_extend), max_score)
+            fits_16_bits = max(max_score, gap_open + gap_extend) < 2**15
+            scores = np.empty((len(rows), LANES), dtype=np.int16 if fits_16_bits else np.int32)
+            starts = stops[rows] - sizes[rows]
+            local_scores(codes, starts, stops[rows], padded, table, gap_open, gap_extend, scores)
+            S[np.ix_(rows, block - first_target)] = scores[:, : len(block)]
 
-        # Strings of about one length are aligned together, the longest first. Of two strings one is
-        # the query.
-        order = first + np.argsort(-sizes[first:], kind="stable")
+        # 2. Targets of about the same length are aligned together, the longest first. Without
+        # targets, a block's queries are its own strings and all later ones: one of two strings is
+        # the query, and its score is copied to the other triangle.
+        order = first_target + np.argsort(-sizes[first_target:], kind="stable")
         tasks = []
         for lanes in row_strips(len(order), LANES):
-            rows = order[lanes.start :] if targets is None else np.arange(first)
-            tasks += [(rows[strip], order[lanes]) for strip in row_strips(len(rows), 64)]
-        map_threads(
-            align, tasks, _threads(float(sizes[: len(queries)].sum()) * float(sizes[first:].sum()))
-        )
+            rows = order[lanes.start :] if targets is None else np.arange(first_target)
+            tasks += [
+                (rows[strip], order[lanes]) for strip in row_strips(len(rows), _QUERIES_PER_TASK)
+            ]
+        n_cells = float(sizes[: len(queries)].sum()) * float(sizes[first_target:].sum())
+        map_threads(align, tasks, _threads(n_cells))
         return np.maximum(S, S.T) if targets is None else S
 
     def _check_parameters(self) -> None:
@@ -388,31 +430,40 @@ class SmithWaterman(FeatureKernel, SequenceKernel):
             )
 
 
-def _normalised(S: AnyArray, own: AnyArray, own_targets: AnyArray) -> Array:
-    norms = np.sqrt(np.outer(own, own_targets))
-    # A string that does not even match itself, being all unknown letters, scores 0 with all.
+def _normalised(S: AnyArray, own_scores: AnyArray, target_scores: AnyArray) -> Array:
+    """Return S_ij / √(own_i · target_j), and zero where either score is zero.
+
+    A string of unknown letters only has a score of zero with every string, itself included.
+    """
+    norms = np.sqrt(np.outer(own_scores, target_scores))
     return np.asarray(np.divide(S, norms, out=np.zeros_like(S), where=norms > 0))
 
 
-def _threads(cells: float) -> int:
-    """Return the threads to align on; they are worth starting for some milliseconds of work."""
-    return allowed_threads() if cells > 1e7 else 1
+def _threads(n_cells: float) -> int:
+    """Return the number of threads for alignments with so many cells."""
+    return allowed_threads() if n_cells > _CELLS_FOR_THREADS else 1
 
 
 @cache
 def _tables() -> dict[str, list[str]]:
-    """Return the lines of the file of substitution scores: letters and the lower triangle, by
-    name."""
+    """Return the substitution scores of the package's file, by the names of the matrices.
+
+    The first word of each is the string of its letters; the others are the lower triangle.
+    """
     text = files("kernelmosaic.kernels").joinpath("substitution.txt").read_text("utf-8")
     return {words[0]: words[1:] for words in map(str.split, text.splitlines()) if words[0] != "#"}
 
 
 @cache
 def _substitution(name: str) -> tuple[str, NDArray[np.int8]]:
-    """Return the letters of a table, and their scores; a last column of zeros is for what follows
-    the end."""
+    """Return the letters of a substitution matrix, and their scores, one row per letter.
+
+    The last column is zero: it belongs to the padding behind the end of a string.
+    """
     letters, *scores = _tables()[name]
     table = np.zeros((len(letters), len(letters) + 1), dtype=np.int8)
     rows, columns = np.tril_indices(len(letters))
-    table[rows, columns] = table[columns, rows] = np.array(scores, dtype=np.int8)
+    triangle = np.array(scores, dtype=np.int8)
+    table[columns, rows] = triangle
+    table[rows, columns] = triangle
     return letters, table

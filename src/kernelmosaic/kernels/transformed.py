@@ -1,5 +1,8 @@
-"""Kernels of transformed samples: standardised profiles, frequencies, ranks, rescaled columns,
-learned projections."""
+"""Kernels of transformed samples.
+
+Samples are standardised (`Correlation`), or replaced by frequencies (`FFT`), by ranks (`Ranked`),
+by rescaled columns (`Rescaled`) or by projections (`Projected`), which another kernel compares.
+"""
 
 from __future__ import annotations
 
@@ -25,14 +28,17 @@ from kernelmosaic.kernels.base import (
 from kernelmosaic.kernels.distances import FitSamples, pairwise_statistic, to_ranks
 from kernelmosaic.kernels.numeric import Gaussian, Linear, Polynomial, Radial
 
+#: Length of the random part that is added to every column of a projection, as a fraction of the
+#: column's length, so that two projections start apart. Chosen by hand.
+_PERTURBATION = 0.3
+
 
 class Correlation(FeatureKernel):
-    """k(x, z) = Pearson's correlation between the entries of x and those of z, as for two
-    expression profiles.
+    """k(x, z) = Pearson's correlation between the entries of x and those of z.
 
-    It is the inner product of the rows after each is centred and scaled to length one. A constant
-    row has no direction left once it is centred: it becomes the zero vector, and its similarity to
-    every sample, itself included, is 0.
+    It compares profiles, such as those of gene expression. It is the inner product of the rows
+    after each is centred and scaled to length one. A constant row has no direction left once it is
+    centred: it becomes the zero vector, and its similarity to every sample, itself included, is 0.
 
     Examples
     --------
@@ -49,9 +55,9 @@ class Correlation(FeatureKernel):
         )
 
     def _features(self, X: MatrixLike) -> AnyArray:
-        # Scaled first: squaring then neither overflows nor underflows, and a constant row, of ones
-        # now, is centred to exact zeros; rounding of its mean would otherwise leave dust for the
-        # division by the length to blow up.
+        # Rows are divided by their largest entry first: squares then neither overflow nor
+        # underflow, and a constant row becomes a row of ones, which is centred to exact zeros.
+        # Otherwise the rounding of its mean would be amplified by the division by the length.
         largest = np.abs(X).max(axis=1, keepdims=True)
         Z = X / np.where(largest > 0, largest, 1)
         Z -= Z.mean(axis=1, keepdims=True)
@@ -71,11 +77,12 @@ class Transformed(Kernel):
 
     @abstractmethod
     def transform(self, X: MatrixLike) -> ArrayOrTensor:
-        """Return what the inner kernel reads of samples, in their precision."""
+        """Return the samples that the inner kernel compares, in the precision of X."""
 
     def _block(self, X: MatrixLike, Y: MatrixLike) -> Block:
         left = self.transform(X)
-        block: Block = self.kernel_._block(left, left if Y is X else self.transform(Y))
+        right = left if Y is X else self.transform(Y)
+        block: Block = self.kernel_._block(left, right)
         return block
 
     def _diagonal(self, X: MatrixLike) -> Array:
@@ -83,11 +90,11 @@ class Transformed(Kernel):
 
 
 class FFT(Transformed):
-    """k(x, z) = exp(−‖s(x) − s(z)‖² / width²), s(x) the magnitudes of the Fourier transform of the
-    profile x.
+    """k(x, z) = exp(−‖s(x) − s(z)‖² / width²) for the spectra s of two profiles.
 
-    Magnitudes do not depend on where along the profile a pattern is, only on its period. Profiles,
-    such as the hydropathy of a protein, are rows of one length: pad the shorter ones with zeros.
+    The spectrum s(x) holds the magnitudes of the Fourier transform of x. Magnitudes do not depend
+    on where along the profile a pattern is, only on its period. Profiles, such as the hydropathy of
+    a protein, are rows of one length: pad the shorter ones with zeros.
 
     Parameters
     ----------
@@ -127,19 +134,22 @@ class FFT(Transformed):
         return self
 
     def transform(self, X: MatrixLike) -> AnyArray:
-        """Return the magnitudes of the Fourier transforms."""
-        available, wanted = X.shape[1] // 2 + 1, self.n_frequencies
-        if wanted is not None and not (is_whole(wanted) and wanted <= available):
+        """Return the magnitudes of the Fourier transforms, of shape (n, n_frequencies)."""
+        n_available = X.shape[1] // 2 + 1
+        n_frequencies = self.n_frequencies
+        is_valid = n_frequencies is None or (
+            is_whole(n_frequencies) and n_frequencies <= n_available
+        )
+        if not is_valid:
             raise ValueError(
-                f"n_frequencies={wanted!r}: give an integer from 1 to {available}, the number of"
-                f" frequencies of profiles with {X.shape[1]} points, or None for all."
+                f"n_frequencies={n_frequencies!r}: give an integer from 1 to {n_available}, the"
+                f" number of frequencies of profiles with {X.shape[1]} points, or None for all."
             )
-        return np.asarray(np.abs(fft.rfft(X, axis=1)[:, :wanted]))
+        return np.asarray(np.abs(fft.rfft(X, axis=1)[:, :n_frequencies]))
 
 
 class Ranked(Transformed):
-    """k(r(x), r(z)): a kernel of samples whose entries are replaced by their ranks among the
-    training samples.
+    """k(r(x), r(z)) for the ranks r of the entries among the training samples.
 
     Ranks do not change under monotone transformations of a column, and outliers are one rank away
     from their neighbours. Equal entries share the mean of their ranks, entries between two training
@@ -186,7 +196,7 @@ class Ranked(Transformed):
         return self.transform(X)
 
     def transform(self, X: MatrixLike) -> AnyArray:
-        """Return the standardised ranks of the entries, in the shape and the precision of X."""
+        """Return the standardised ranks of the entries, in the shape and precision of X."""
         return to_ranks(X, self.values_, self.ranks_)
 
 
@@ -243,7 +253,7 @@ class Rescaled(Transformed):
         return self
 
     def transform(self, X: MatrixLike) -> ArrayOrTensor:
-        """Return the columns divided by their numbers, in the precision of X."""
+        """Return the columns divided by `scale_`, in the precision of X."""
         backend = backend_of(X)
         return X * backend.asarray(1.0 / self.scale_, backend.dtype(X))
 
@@ -252,14 +262,24 @@ class Rescaled(Transformed):
 
 
 def width_learner(kernel: Kernel) -> Radial | None:
-    """Return the kernel, or the one inside `Ranked`, if its width is to be learned."""
+    """Return the kernel, or the one inside `Ranked`, if its width is to be learned, else None."""
     inner = kernel.kernel if isinstance(kernel, Ranked) else kernel
     return inner if isinstance(inner, Radial) and inner.width == "learn" else None
 
 
 def with_width(kernel: Kernel, width: str | Array) -> Kernel:
-    """Return a kernel whose width is to be learned with a width, or with one per column; any other
-    as it is."""
+    """Return a kernel whose width was to be learned with that width.
+
+    A kernel without a width to learn is returned as it is.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        With ``width="learn"``, possibly inside `Ranked`.
+    width : str or ndarray
+        A rule such as ``"median"``, or an array of the learned widths: one per column if the kernel
+        has ``per_column=True``, else one.
+    """
     learner = width_learner(kernel)
     if learner is None:
         return kernel
@@ -267,19 +287,17 @@ def with_width(kernel: Kernel, width: str | Array) -> Kernel:
         return Ranked(with_width(learner, width))
     if isinstance(width, str):
         return type(learner)(width, learner.factor)
-    return (
-        Rescaled(type(learner)(1.0), width.tolist())
-        if learner.per_column
-        else type(learner)(float(width[0]))
-    )
+    if learner.per_column:
+        return Rescaled(type(learner)(1.0), width.tolist())
+    return type(learner)(float(width[0]))
 
 
 class Projected(Transformed):
     """k(Wᵀx, Wᵀz): a kernel of projected samples.
 
-    `fit` puts W at the leading principal directions, or draws it; the localized estimators start
-    there and learn it with the machine. One such kernel is a global projection, several of them
-    under gates are local ones.
+    `fit` sets W to the leading principal directions, or to random ones; the localized estimators
+    start there and learn W together with the machine. One such kernel is a global projection,
+    several of them under gates are local ones.
 
     Parameters
     ----------
@@ -288,11 +306,12 @@ class Projected(Transformed):
     n_components : int, default=2
         Dimensions to project to; at most the number of columns.
     random_state : int, RandomState or None, default=None
-        Turns the first W a little away from the principal directions, so that two projections start
-        apart; None does not. Of a random W the seed; None means 0.
+        The seed of a small random rotation of W away from the principal directions, so that two
+        projections start apart; None means no rotation. With ``init="random"`` it is the seed of
+        W; None means 0.
     init : {"pca", "random"}, default="pca"
-        Where W starts: at the principal directions, or at random orthonormal ones, of which each of
-        an estimator's `n_init` starts has others.
+        The start of W: the principal directions, or random orthonormal ones, which differ between
+        the `n_init` starts of an estimator.
 
     Attributes
     ----------
@@ -334,33 +353,38 @@ class Projected(Transformed):
 
     def _learn(self, samples: FitSamples) -> Self:
         X = samples.X
-        inner, size = Linear() if self.kernel is None else self.kernel, self.n_components
+        n_features = X.shape[1]
+        n_components = self.n_components
+        inner = Linear() if self.kernel is None else self.kernel
         if not isinstance(inner, Linear | Polynomial | Gaussian):
             raise TypeError(
                 f"kernel={inner!r}: Projected learns projections for Linear, Polynomial and"
                 " Gaussian kernels."
             )
-        if not (is_whole(size) and size <= X.shape[1]):
+        if not (is_whole(n_components) and n_components <= n_features):
             raise ValueError(
-                f"n_components={size!r}: give a whole number from 1 to the {X.shape[1]} columns."
+                f"n_components={n_components!r}: give a whole number from 1 to the {n_features}"
+                " columns."
             )
         if check_choice("init", self.init, ("pca", "random")) == "random":
-            self.W_ = _random_directions(
-                X.shape[1], size, check_random_state(self.random_state or 0)
-            )
+            rng = check_random_state(self.random_state or 0)
+            self.W_ = _random_directions(n_features, n_components, rng)
         else:
-            self.W_ = _principal_directions(X, size)
+            self.W_ = _principal_directions(X, n_components)
             if self.random_state is not None:
                 self.W_ = _perturbed(self.W_, check_random_state(self.random_state))
         self.kernel_ = clone(inner).fit(self.transform(X))
         return self
 
-    def start(self, rng: np.random.RandomState, alone: bool) -> Array:
-        """Return where learning begins: at principal directions, turned a little unless `alone`, or
-        at random ones."""
+    def start(self, rng: np.random.RandomState, is_single: bool) -> Array:
+        """Return the projection at which learning starts, of the shape of `W_`.
+
+        With ``init="pca"`` it is the fitted projection, turned a little by random numbers unless
+        it is the single projection of a model; else it consists of random directions.
+        """
         if self.init == "random":
             return _random_directions(len(self.W_), self.W_.shape[1], rng)
-        return self.W_ if alone else _perturbed(self.W_, rng)
+        return self.W_ if is_single else _perturbed(self.W_, rng)
 
     def transform(self, X: MatrixLike) -> Array:
         """Return the projected samples Wᵀx, of shape (n, n_components)."""
@@ -370,52 +394,60 @@ class Projected(Transformed):
         return super()._block(X, Y).astype(X.dtype, copy=False)
 
     def vjp(self, X: MatrixLike, G: Array) -> Array:
-        """Return Σ_ij G_ij ∂k(x_i, x_j)/∂W.
+        """Return Σ_ij G_ij ∂k(x_i, x_j)/∂W, of the shape of W.
+
+        The kernel is a function f of the products or squared distances S of Z = XW. With
+        H = G ∘ f'(S) + (G ∘ f'(S))ᵀ the derivative in Z is HZ for products, and
+        2 (diag(H·1) Z − HZ) for squared distances; that in W is Xᵀ times it.
 
         Parameters
         ----------
         X : array or sparse matrix of shape (n, n_features)
             Samples.
         G : ndarray of shape (n, n)
-            The slopes of some objective in the entries of the kernel matrix.
+            The derivatives of some objective in the entries of the Gram matrix.
         """
         Z = self.transform(X)
         S = pairwise_statistic(self.kernel_.statistic, Z, Z, self.kernel_.statistic_scale())
-        distances = self.kernel_.statistic == "squared_distances"
-        if distances:  # only differences count, of which an offset leaves few digits
+        has_distances = self.kernel_.statistic == "squared_distances"
+        if has_distances:
+            # Distances do not change with the origin, and far from it the differences below would
+            # have few digits.
             Z = Z - Z.mean(axis=0)
-        H = G * _slope(self.kernel_, S)
+        H = G * _derivative(self.kernel_, S)
         H = H + H.T
-        # Slopes in the projected samples first: no array has both pairs of samples and features.
-        in_Z = H @ Z
-        if distances:
-            in_Z = 2.0 * (H.sum(axis=1)[:, np.newaxis] * Z - in_Z)
-        return np.asarray(X.T @ in_Z)
+        # By way of the derivative in Z, no array has the size of pairs of samples times features.
+        gradient_in_Z = H @ Z
+        if has_distances:
+            gradient_in_Z = 2.0 * (H.sum(axis=1)[:, np.newaxis] * Z - gradient_in_Z)
+        return np.asarray(X.T @ gradient_in_Z)
 
     def diagonal_vjp(self, X: MatrixLike, g: Array) -> Array:
-        """Return Σ_i g_i ∂k(x_i, x_i)/∂W."""
+        """Return Σ_i g_i ∂k(x_i, x_i)/∂W, of the shape of W; zero for a function of distances."""
         if self.kernel_.statistic != "products":
             return np.zeros_like(self.W_)
         Z = self.transform(X)
-        slopes = _slope(self.kernel_, np.einsum("ij,ij->i", Z, Z))
-        return np.asarray(X.T @ ((2.0 * g * slopes)[:, np.newaxis] * Z))
+        derivatives = _derivative(self.kernel_, np.einsum("ij,ij->i", Z, Z))
+        return np.asarray(X.T @ ((2.0 * g * derivatives)[:, np.newaxis] * Z))
 
 
 def _random_directions(n_features: int, n_components: int, rng: np.random.RandomState) -> Array:
-    """Return random orthonormal columns."""
+    """Return random orthonormal columns, of shape (n_features, n_components)."""
     return np.asarray(np.linalg.qr(rng.normal(size=(n_features, n_components)))[0])
 
 
-def _perturbed(W: Array, rng: np.random.RandomState, size: float = 0.3) -> Array:
-    """Return W with a random part added to every column, of `size` times the column's length."""
+def _perturbed(W: Array, rng: np.random.RandomState) -> Array:
+    """Return W with a random vector added to every column, a fraction of the column as long."""
     noise = rng.normal(size=W.shape)
     lengths = np.linalg.norm(W, axis=0) / np.maximum(np.linalg.norm(noise, axis=0), 1e-300)
-    return np.asarray(W + size * lengths * noise)
+    return np.asarray(W + _PERTURBATION * lengths * noise)
 
 
 def _principal_directions(X: MatrixLike, n_components: int) -> Array:
-    """Return orthonormal leading eigenvectors of the covariance, their signs fixed by their largest
-    entries."""
+    """Return the leading orthonormal eigenvectors of the covariance, in columns.
+
+    The entry of largest absolute value in each is positive, which fixes the signs.
+    """
     mean = np.asarray(X.mean(axis=0), dtype=np.float64).ravel()
     if sparse.issparse(X):
         C = np.asarray((X.T @ X).toarray(), dtype=np.float64) / X.shape[0] - np.outer(mean, mean)
@@ -427,12 +459,11 @@ def _principal_directions(X: MatrixLike, n_components: int) -> Array:
     return np.ascontiguousarray(W * signs)
 
 
-def _slope(kernel: StatisticKernel, S: Block) -> Array:
-    """Return the derivative of the kernel in its statistic, entry by entry."""
+def _derivative(kernel: StatisticKernel, S: Block) -> Array:
+    """Return the derivative of a kernel in its statistic, for every entry of S."""
     if isinstance(kernel, Polynomial):
-        return np.asarray(
-            kernel.degree * (S + kernel.offset) ** (kernel.degree - 1), dtype=np.float64
-        )
+        derivative = kernel.degree * (S + kernel.offset) ** (kernel.degree - 1)
+        return np.asarray(derivative, dtype=np.float64)
     if isinstance(kernel, Gaussian):
         return np.asarray(-kernel.from_statistic(S) / kernel.width_**2)
     return np.ones_like(S)

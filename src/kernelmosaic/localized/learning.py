@@ -16,10 +16,10 @@ from scipy.optimize import LbfgsInvHessProduct
 
 from kernelmosaic._checks import check_choice
 from kernelmosaic._typing import Array
-from kernelmosaic.gram.kernel_set import KernelSet, Views, take_rows
+from kernelmosaic.gram.kernel_set import KernelSet, Views
 from kernelmosaic.gram.linear_algebra import nonzero_rows
 from kernelmosaic.gram.normalizing import Centered, UnitDiagonal, UnitTrace
-from kernelmosaic.gram.stack import ComputedStack, GramStack, StoredStack, make_stack
+from kernelmosaic.gram.stack import GramStack, make_stack
 from kernelmosaic.kernels.transformed import Projected
 from kernelmosaic.learning.certificate import (
     Entries,
@@ -386,7 +386,7 @@ class Projections:
         self.views = views
         self.weight = weight
         self.numbers = projected_kernels(kernel_set)
-        self.stack: GramStack = make_stack(self.kernel_set, views, budget=budget)
+        self.stack = make_stack(self.kernel_set, views, budget=budget)
 
     def kernel(self, m: int) -> Projected:
         kernel = self.kernel_set.fitted[m].kernel
@@ -407,20 +407,7 @@ class Projections:
             kernel.W_ = vector[at : at + size].reshape(kernel.W_.shape).copy()
             at += size
             self.kernel_set.fitted[m].normalization.fit(kernel, view, self.weight)
-        if isinstance(self.stack, StoredStack):
-            for strip in self.stack.row_strips(self.stack.n_samples):
-                rows = take_rows(self.views, strip)
-                for m, block in self.kernel_set.blocks(
-                    rows, self.views, self.numbers, self.stack.dtype
-                ):
-                    self.stack.matrices[m, strip] = block
-            for m in self.numbers:
-                # Strips round differently on the two sides of the diagonal.
-                K = self.stack.matrices[m]
-                K[...] = 0.5 * (K + K.T)
-        elif isinstance(self.stack, ComputedStack):
-            # What the normalisations know of the samples has changed with W.
-            self.stack.samples = self.kernel_set.samples(self.views)
+        self.stack.recompute(self.numbers, self.views)
 
     def slope(self, beta: Array, gates: Array) -> Array:
         """Return ∂J/∂W of all projections: −½ Σ_c Σ_ij u_ic u_jc ∂k(x_i, x_j)/∂W with u_c = η_m ∘

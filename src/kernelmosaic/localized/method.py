@@ -17,7 +17,7 @@ from kernelmosaic.backend import allowed_threads, map_threads, row_strips
 from kernelmosaic.engine.expansion import Expansion, Function
 from kernelmosaic.engine.fit import Fit, Method, workers_of
 from kernelmosaic.engine.tasks import Task
-from kernelmosaic.engine.training_set import ExactSet, TrainingSet
+from kernelmosaic.engine.training_set import TrainingSet
 from kernelmosaic.gram.kernel_set import in_double
 from kernelmosaic.gram.missing import MissingViews
 from kernelmosaic.gram.row_blocks import RowSource
@@ -349,7 +349,7 @@ class GateMethod(Method):
     is_plain: ClassVar[bool] = False
 
     def resolved(self, task: Task, data: TrainingSet, y: Any) -> GateMethod:
-        missing: MissingViews | None = getattr(data, "missing", None)
+        missing: MissingViews | None = data.missing
         gating, X, means = self.descent.gating, data.samples, None
         if missing is not None and isinstance(X, np.ndarray) and X.dtype.kind == "f":
             present = ~np.isnan(X)
@@ -386,7 +386,7 @@ class GateMethod(Method):
         seeds = check_random_state(self.random_state).randint(
             np.iinfo(np.int32).max, size=self.n_init
         )
-        projected = isinstance(data, ExactSet) and bool(projected_kernels(data.kernel_set))
+        projected = not data.in_features and bool(projected_kernels(data.kernel_set))
         if projected and present is not None:
             raise ValueError(
                 "X: some samples lack a view, and projected kernels need every view; fill these"
@@ -397,7 +397,7 @@ class GateMethod(Method):
         def attempt(machine: Machine, seed: int) -> LearnedGates:
             own: Projections | None = None
             stack = shared
-            if isinstance(data, ExactSet) and projected:
+            if projected:
                 own = Projections(data.kernel_set, data.views, data.weight, data.budget)
                 stack = own.stack
             found: LearnedGates = learner.learn(stack, machine, Z, np.random.RandomState(seed), own)

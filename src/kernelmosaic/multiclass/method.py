@@ -14,7 +14,6 @@ from kernelmosaic.engine.expansion import Function
 from kernelmosaic.engine.fit import Fit, WeightMethod
 from kernelmosaic.engine.tasks import Task
 from kernelmosaic.engine.training_set import TrainingSet
-from kernelmosaic.gram.stack import StoredStack
 from kernelmosaic.learning.problem import Learner
 from kernelmosaic.multiclass.learning import matrix_dtype
 
@@ -56,7 +55,7 @@ class ClassWiseMethod(WeightMethod):
         if self.memory_budget is None:
             free_bytes = default_budget()
         else:
-            stored_bytes = stack.matrices.nbytes if isinstance(stack, StoredStack) else 0
+            stored_bytes = 0 if stack.matrices is None else stack.matrices.nbytes
             free_bytes = self.memory_budget - stored_bytes
         if needed_bytes > free_bytes:
             raise MemoryError(

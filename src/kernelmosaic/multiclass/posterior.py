@@ -74,7 +74,8 @@ class PosteriorMKLClassifier(MKLClassifier):
         The targets of the fit.
     classes_ : ndarray
         The class labels; 0, 1, … for a matrix of posteriors.
-    weights_, dual_coef_, support_, n_support_, intercept_, objective_, duality_gap_, converged_,
+    weights_, dual_coef_, support_, n_support_, intercept_, objective_, duality_gap_, converged_
+        As in `MKLClassifier`.
     solver_, n_iter_, n_solves_, history_
         As in `MKLClassifier`.
 

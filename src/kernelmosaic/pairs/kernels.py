@@ -1,5 +1,4 @@
-"""Kernels between pairs, such as a drug with a protein: a kernel of the left member and one of the
-right in one."""
+"""Kernels between pairs, such as a drug with a protein, made of a kernel of each member."""
 
 from __future__ import annotations
 
@@ -21,11 +20,11 @@ from kernelmosaic.kernels.views import Entry, PerColumn, check_kernel, read_kern
 
 #: Numbers or names of columns.
 Columns = list[Any]
-#: Of every mode, how the members of a pair are exchanged: not at all, or with this sign.
+#: For every mode, the sign with which the members of a pair are exchanged; 0 if they are not.
 MODES = {"product": 0, "sum": 0, "cartesian": 0, "symmetric": 1, "antisymmetric": -1}
 
-#: And of what its terms are products, left and right: a kernel, ones, or whether two members are
-#: the same.
+#: For every mode, its terms, each a left and a right factor: a kernel of the members, ones, or
+#: whether two members are the same.
 TERMS = {
     "product": [("kernel", "kernel")],
     "sum": [("kernel", "ones"), ("ones", "kernel")],
@@ -42,9 +41,9 @@ class Members:
     Attributes
     ----------
     values : array of shape (m, columns)
-        What the kernels of the side read of every member.
+        The data of every member that kernels of the side read.
     codes : ndarray of shape (n,)
-        The number of every pair's member.
+        The number of the member of every pair.
     """
 
     values: AnyArray
@@ -52,25 +51,25 @@ class Members:
 
     @classmethod
     def of(cls, V: AnyArray) -> Members:
-        """Find the distinct rows of an array of numbers or objects."""
+        """Return the members with their data in the rows of V, which are numbers or objects."""
         if V.dtype.kind in "OUS":
-            known: dict[Hashable, int] = {}
-            codes = np.array(
-                [known.setdefault(row, len(known)) for row in map(tuple, V.tolist())], dtype=np.intp
-            )
+            numbers: dict[Hashable, int] = {}
+            row_numbers = [numbers.setdefault(row, len(numbers)) for row in map(tuple, V.tolist())]
+            codes = np.array(row_numbers, dtype=np.intp)
             first = np.unique(codes, return_index=True)[1]
+        elif V.shape[1] == 1:
+            # Numbers are sorted faster than rows of one number.
+            _, first, codes = np.unique(V[:, 0], return_index=True, return_inverse=True)
         else:
-            rows, axis = (
-                (V[:, 0], None) if V.shape[1] == 1 else (V, 0)
-            )  # numbers sort faster than rows of them
-            _, first, codes = np.unique(rows, axis=axis, return_index=True, return_inverse=True)
+            _, first, codes = np.unique(V, axis=0, return_index=True, return_inverse=True)
         return cls(V[first], codes.reshape(-1))
 
     @classmethod
     def of_one_kind(cls, left: AnyArray, right: AnyArray) -> tuple[Members, Members]:
-        """Find the distinct rows of both sides together."""
-        both = cls.of(np.concatenate([left, right]))
-        return cls(both.values, both.codes[: len(left)]), cls(both.values, both.codes[len(left) :])
+        """Return the members of both sides, as numbers in one list of members."""
+        joint = cls.of(np.concatenate([left, right]))
+        n_left = len(left)
+        return cls(joint.values, joint.codes[:n_left]), cls(joint.values, joint.codes[n_left:])
 
 
 class Pairwise(Kernel):
@@ -130,15 +129,15 @@ class Pairwise(Kernel):
         self.mode = mode
 
     reads_pairs: ClassVar[bool] = True
-    # With the stack comes how the ridge estimators solve its linear systems.
+    # The module of this function also registers how ridge estimators solve systems of the stack.
     stack_maker: ClassVar[tuple[str, str] | None] = ("kernelmosaic.pairs.ridge", "make_pair_stack")
 
     @property
     def input_kind(self) -> str:  # type: ignore[override]
         self._check_parameters()
-        return (
-            "numbers" if {self.left.input_kind, self.right.input_kind} == {"numbers"} else "table"
-        )
+        if self.left.input_kind == "numbers" and self.right.input_kind == "numbers":
+            return "numbers"
+        return "table"
 
     @property
     def keeps_scale(self) -> bool:  # type: ignore[override]
@@ -155,9 +154,8 @@ class Pairwise(Kernel):
         if self.input_kind == "numbers":
             X = super().validate(X)
         else:
-            kind = (
-                None if hasattr(X, "dtype") else object
-            )  # a list of numbers and text stays as it is
+            # Numbers and text in a list are not converted to one type.
+            kind = None if hasattr(X, "dtype") else object
             X = check_array(X, dtype=kind, ensure_all_finite=False, input_name="X", estimator=self)
         if X.shape[1] <= self.split:
             raise ValueError(
@@ -170,53 +168,62 @@ class Pairwise(Kernel):
         return X
 
     def members(self, X: AnyArray) -> tuple[Members, Members]:
-        """Return both sides of validated pairs; those of one kind share their members."""
-        sides = X[:, : self.split], X[:, self.split :]
-        return (
-            Members.of_one_kind(*sides)
-            if MODES[self.mode]
-            else (Members.of(sides[0]), Members.of(sides[1]))
-        )
+        """Return the members of both sides of validated pairs.
+
+        For pairs of one kind these are numbers in one list of members.
+        """
+        left = X[:, : self.split]
+        right = X[:, self.split :]
+        if MODES[self.mode]:
+            return Members.of_one_kind(left, right)
+        return Members.of(left), Members.of(right)
 
     def _block(self, X: MatrixLike, Y: MatrixLike) -> Block:
         a, b = self.members(X)
         c, d = (a, b) if Y is X else self.members(Y)
         K: Any = 0.0
-        for first, second in TERMS[self.mode]:
+        for left_factor, right_factor in TERMS[self.mode]:
             # A and B of the term A ⊗ B between the distinct members.
-            A = compare(first, self.left_, a.values, c.values)
-            B = compare(second, self.right_, b.values, d.values)
+            A = compare(left_factor, self.left_, a.values, c.values)
+            B = compare(right_factor, self.right_, b.values, d.values)
             term = A[np.ix_(a.codes, c.codes)] * B[np.ix_(b.codes, d.codes)]
             if MODES[self.mode]:
-                term = self._both_orders(
-                    X, term, A[np.ix_(a.codes, d.codes)] * B[np.ix_(b.codes, c.codes)]
-                )
+                exchanged = A[np.ix_(a.codes, d.codes)] * B[np.ix_(b.codes, c.codes)]
+                term = self._both_orders(X, term, exchanged)
             K = K + term
         return np.asarray(K)
 
-    def _both_orders(self, X: MatrixLike, term: Block, turned: Block) -> Block:
-        """Return half the sum, or difference, of products; what rounding leaves of equal ones is
-        zero.
+    def _both_orders(self, X: MatrixLike, term: Block, exchanged: Block) -> Block:
+        """Return ½ (term ± exchanged), in which differences that are rounding alone are zero.
 
-        The antisymmetric kernel of a kernel of rank one is zero, and nothing else would be left of
-        it.
+        The antisymmetric kernel of a kernel of rank one is zero, and would else consist of
+        rounding.
+
+        Parameters
+        ----------
+        X : array
+            Pairs of the rows, which say by how much the entries are rounded.
+        term : ndarray
+            Products of the kernels between left members and between right members.
+        exchanged : ndarray
+            The same products with the members of each pair of the columns exchanged.
         """
-        found = 0.5 * (term + MODES[self.mode] * turned)
-        noise = 2.0 * (1.0 + self.entry_roundings(X)) * np.finfo(found.dtype).eps
-        return np.asarray(
-            np.where(np.abs(found) <= noise * np.abs(term), 0.0, found), dtype=found.dtype
-        )
+        values = 0.5 * (term + MODES[self.mode] * exchanged)
+        noise = 2.0 * (1.0 + self.entry_roundings(X)) * np.finfo(values.dtype).eps
+        is_noise = np.abs(values) <= noise * np.abs(term)
+        return np.asarray(np.where(is_noise, 0.0, values), dtype=values.dtype)
 
     def vanishes(self, X: MatrixLike, A: Block) -> bool:
-        """Whether the kernel made of a matrix A between members is rounding alone: antisymmetric,
-        and A of rank one.
+        """Return whether the kernel made of a matrix A between members is rounding alone.
 
-        It is if all products of the largest entry are the same in both orders.
+        It is if the kernel is antisymmetric and A of rank one: all products with the largest entry
+        of A are then the same in both orders.
         """
         if MODES[self.mode] >= 0:
             return False
         i, j = np.unravel_index(int(np.abs(A).argmax()), A.shape)
-        return not np.any(self._both_orders(X, A * A[i, j], np.outer(A[:, j], A[i])))
+        exchanged = np.outer(A[:, j], A[i])
+        return not np.any(self._both_orders(X, A * A[i, j], exchanged))
 
     def _diagonal(self, X: MatrixLike) -> Array:
         a, b = self.members(X)
@@ -233,16 +240,21 @@ class Pairwise(Kernel):
         return np.asarray(left, dtype=np.float64), np.asarray(right, dtype=np.float64)
 
     def cancelled(self, X: MatrixLike) -> Array:
-        """Return, of every pair, the product of which k(x, x) is what a difference leaves; zero in
-        other modes."""
+        """Return for every pair the product of which k(x, x) is a difference with another product.
+
+        It is zero in modes other than ``"antisymmetric"``.
+        """
         left, right = self._side_diagonals(*self.members(X))
         return left * right if MODES[self.mode] < 0 else np.zeros(len(left))
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
-        # In one line, as names and messages have it.
-        changed = [f"split={self.split!r}"] if self.split != 1 else []
-        changed += [f"mode={self.mode!r}"] if self.mode != "product" else []
-        return f"Pairwise({', '.join([repr(self.left), repr(self.right), *changed])})"
+        # On one line, since names of kernels and error messages contain it.
+        arguments = [repr(self.left), repr(self.right)]
+        if self.split != 1:
+            arguments.append(f"split={self.split!r}")
+        if self.mode != "product":
+            arguments.append(f"mode={self.mode!r}")
+        return f"Pairwise({', '.join(arguments)})"
 
     def entry_roundings(self, X: MatrixLike) -> float:
         return self.left.entry_roundings(X[:, : self.split]) + self.right.entry_roundings(
@@ -264,29 +276,37 @@ class Pairwise(Kernel):
             )
 
 
-def _alike(one: Any, other: Any) -> bool:
-    """Whether two kernels are of the same class and have equal parameters; so for these."""
-    if one is other or sparse.issparse(one):
-        return one is other
-    if isinstance(one, BaseEstimator):
-        parameters = (kernel.get_params(deep=False).values() for kernel in (one, other))
-        return type(one) is type(other) and all(map(_alike, *parameters))
-    return bool(np.array_equal(one, other))
+def _alike(value: Any, other: Any) -> bool:
+    """Return whether two kernels are of one class and have equal parameters.
+
+    Parameters that are kernels are compared in the same way, others by their values.
+    """
+    if value is other or sparse.issparse(value):
+        return value is other
+    if isinstance(value, BaseEstimator):
+        if type(value) is not type(other):
+            return False
+        parameters = value.get_params(deep=False).values()
+        other_parameters = other.get_params(deep=False).values()
+        return all(map(_alike, parameters, other_parameters))
+    return bool(np.array_equal(value, other))
 
 
 def number_of(kernel: Kernel, known: list[Kernel]) -> int:
-    """Return the place of an equal kernel in a list, to whose end the kernel is added if there is
-    none."""
-    found = next((k for k, other in enumerate(known) if _alike(kernel, other)), len(known))
-    known.extend([kernel] if found == len(known) else [])
-    return found
+    """Return the place of an equal kernel in a list; a kernel that is new is added at the end."""
+    for place, other in enumerate(known):
+        if _alike(kernel, other):
+            return place
+    known.append(kernel)
+    return len(known) - 1
 
 
-def compare(what: str, kernel: Kernel, V: AnyArray, W: AnyArray) -> Block:
-    """Return a factor of a term between members of one side, as `TERMS` has it."""
-    if what == "kernel":
+def compare(factor: str, kernel: Kernel, V: AnyArray, W: AnyArray) -> Block:
+    """Return a factor of a term, see `TERMS`, between members with the data V and W."""
+    if factor == "kernel":
         return kernel._block(kernel.validate(V), kernel.validate(W))
-    if what == "ones":  # in single precision, which keeps that of what they are multiplied with
+    # Ones and zeros are in single precision, which keeps that of kernels they are multiplied by.
+    if factor == "ones":
         return np.ones((len(V), len(W)), dtype=np.float32)
     v, w = Members.of_one_kind(V, W)
     return np.equal.outer(v.codes, w.codes).astype(np.float32)
@@ -295,8 +315,9 @@ def compare(what: str, kernel: Kernel, V: AnyArray, W: AnyArray) -> Block:
 def pairwise(
     left: KernelsLike, right: KernelsLike, *, mode: str = "product"
 ) -> list[tuple[str, Pairwise, Columns]]:
-    """Return the kernels of pairs that two lists of kernels make, for the `kernels` parameter of an
-    estimator.
+    """Return the kernels of pairs that two lists of kernels make.
+
+    They are for the `kernels` parameter of an estimator.
 
     Parameters
     ----------
@@ -326,21 +347,22 @@ def pairwise(
     wide × words ['mass', 'charge', 'sequence']
     """
     check_choice("mode", mode, MODES)
-    sides = [_read_side(name, given) for name, given in (("left", left), ("right", right))]
+    lefts = _read_side("left", left)
+    rights = _read_side("right", right)
     if not MODES[mode]:
-        return [_pair(a, b, mode) for a in sides[0] for b in sides[1]]
-    if len(sides[0]) != len(sides[1]):
+        return [_pair(a, b, mode) for a in lefts for b in rights]
+    if len(lefts) != len(rights):
         raise ValueError(
-            f"mode={mode!r}: left has {len(sides[0])} items and right {len(sides[1])}; give every"
+            f"mode={mode!r}: left has {len(lefts)} items and right {len(rights)}; give every"
             " kernel twice, on the columns of the first member and on those of the second."
         )
-    return [_pair(a, b, mode) for a, b in zip(*sides, strict=True)]
+    return [_pair(a, b, mode) for a, b in zip(lefts, rights, strict=True)]
 
 
-def _read_side(side: str, given: KernelsLike) -> list[tuple[Entry, Columns]]:
-    """Return the items of one side with their columns as lists."""
-    found = []
-    for entry in read_kernels(given):
+def _read_side(side: str, kernels: KernelsLike) -> list[tuple[Entry, Columns]]:
+    """Return the kernels of one side, each with its columns as a list."""
+    entries = []
+    for entry in read_kernels(kernels):
         if isinstance(entry.kernel, PerColumn):
             raise ValueError(
                 f"{side}: {entry.kernel!r} stands for several kernels; write them out, one item"
@@ -349,28 +371,30 @@ def _read_side(side: str, given: KernelsLike) -> list[tuple[Entry, Columns]]:
         columns = entry.columns
         if isinstance(columns, str | Integral):
             columns = [columns]
-        if isinstance(columns, np.ndarray):
+        elif isinstance(columns, np.ndarray):
             columns = columns.tolist()
-        if (
-            not isinstance(columns, Sequence)
-            or not columns
-            or any(isinstance(one, bool) for one in columns)
-        ):
+        is_list = isinstance(columns, Sequence) and len(columns) > 0
+        if not is_list or any(isinstance(column, bool) for column in columns):
             raise ValueError(
                 f"{side}: kernel {entry.name!r} has columns={entry.columns!r}; give (name, kernel,"
                 " columns) with a name or number, or a list of them: the columns of the left"
                 " member differ from those of the right."
             )
-        found.append((entry, list(columns)))
-    return found
+        entries.append((entry, list(columns)))
+    return entries
 
 
 def _pair(
     left: tuple[Entry, Columns], right: tuple[Entry, Columns], mode: str
 ) -> tuple[str, Pairwise, Columns]:
-    (a, own), (b, others) = left, right
+    """Return the name, the kernel and the columns that two kernels of members make."""
+    left_entry, left_columns = left
+    right_entry, right_columns = right
     signs = {"product": "×", "sum": "+", "cartesian": "□"}
-    name = f"{a.name} {signs[mode]} {b.name}" if mode in signs else f"{a.name}, {mode}"
-    kernel = Pairwise(clone(a.kernel), clone(b.kernel), len(own), mode)
+    if mode in signs:
+        name = f"{left_entry.name} {signs[mode]} {right_entry.name}"
+    else:
+        name = f"{left_entry.name}, {mode}"
+    kernel = Pairwise(clone(left_entry.kernel), clone(right_entry.kernel), len(left_columns), mode)
     kernel._check_parameters()
-    return name, kernel, own + others
+    return name, kernel, left_columns + right_columns

@@ -1,5 +1,4 @@
-"""Least squares on kernels of pairs, by products alone: conjugate gradients, and traces by random
-signs."""
+"""Least squares on kernels of pairs, which are known by products alone."""
 
 from __future__ import annotations
 
@@ -24,17 +23,27 @@ __all__ = ["PairForm", "make_pair_stack", "pair_problem"]
 
 
 class PairForm:
-    """The criterion by products with kernels of pairs: conjugate gradients, and traces by random
-    signs.
+    """The criterion by products with kernels of pairs: conjugate gradients and random signs.
 
-    A is not written down, and so its diagonal is not known: A_ii counts as w_i τ, where τ is the
-    mean of A_ii / w_i, as in generalised cross-validation. τ = Σ_j z_jᵀ A z_j / (n s) of s vectors
-    z_j of random signs over √w, which stay the same during a search: what is minimised is a smooth
-    function, and its slopes are exact.
+    The matrix A, which maps targets to coefficients, is not stored, and so its diagonal is not
+    known: A_ii is approximated by w_i τ, where τ is the mean of A_ii / w_i, as in generalised
+    cross-validation. τ is estimated by Σ_j z_jᵀ A z_j / (n s) from s vectors z_j of random signs
+    divided by √w. They stay the same during a search, so that the criterion is a smooth function of
+    the weights, and its gradient is exact.
+
+    Parameters
+    ----------
+    stack : PairStack
+        The kernels.
+    targets : RidgeTargets
+        Targets Y and weights w of the pairs.
+    options : RidgeOptions
+        Steps and tolerances.
     """
 
     def __init__(self, stack: PairStack, targets: RidgeTargets, options: RidgeOptions) -> None:
-        self.stack, self.options = stack, options
+        self.stack = stack
+        self.options = options
         if options.criterion != "loo":
             raise ValueError(
                 f"criterion={options.criterion!r}: {stack.form}, but the evidence needs a matrix of"
@@ -45,33 +54,43 @@ class PairForm:
                 f"groups: {stack.form}, so groups of pairs cannot be left out together; choose"
                 " alpha by cross-validation with PairSplit, or fit to fewer pairs."
             )
-        self.Y, self.weight = targets.Y, targets.weight
-        count = min(max(2, -(-options.probe_signs // stack.n_samples)), options.most_probes)
-        signs = np.random.RandomState(0).choice([-1.0, 1.0], (stack.n_samples, count))
+        self.Y = targets.Y
+        self.weight = targets.weight
+        # So many vectors that there are `probe_signs` signs together, but at least two.
+        n_probes = max(2, -(-options.probe_signs // stack.n_samples))
+        n_probes = min(n_probes, options.most_probes)
+        signs = np.random.RandomState(0).choice([-1.0, 1.0], (stack.n_samples, n_probes))
         self.probes = signs / np.sqrt(targets.weight)[:, np.newaxis]
         self.accuracy = BlockOptions(cg_steps=options.product_steps, cg_tol=options.product_tol)
-        #: The largest α / Σ η so far at which the members' preconditioner left a system unsolved.
+        #: The largest α / Σ η so far at which the preconditioner of the members left a system
+        #: unsolved.
         self.unsolved_ridge = 0.0
 
     def _solve(self, gram: PairGram, point: RidgePoint, right: Array) -> tuple[Array, Array]:
-        """Return A times the right-hand sides, and the relative residuals.
+        """Return A times the right-hand sides, and the relative residual of every column.
 
-        The preconditioner of the members costs next to nothing, and is enough where the ridge is
-        not small. Where it was not, systems of the same search with a ridge as small have the
-        strong one at once.
+        The preconditioner of the members costs little, and is enough unless the ridge is small.
+        Where it was not enough, later systems of the search with a ridge as small use the strong
+        one at once.
         """
-        ridge, options = point.alpha / self.weight, self.options
+        options = self.options
+        ridge = point.alpha / self.weight
         relative_ridge = point.alpha / float(point.weights.sum())
 
         def times(p: Array) -> Array:
             return np.asarray(gram.products(p) + ridge[:, np.newaxis] * p)
 
         def solve(
-            near: Callable[[Array], Array], start: Array | None, rounds: int
+            preconditioner: Callable[[Array], Array], start: Array | None, rounds: int
         ) -> tuple[Array, Array]:
-            goal = options.product_residual
             return solve_to_residual(
-                times, near, right, self.accuracy, goal, start=start, rounds=rounds
+                times,
+                preconditioner,
+                right,
+                self.accuracy,
+                options.product_residual,
+                start=start,
+                rounds=rounds,
             )
 
         solution = None
@@ -83,7 +102,7 @@ class PairForm:
         return solve(gram.strong_preconditioner(ridge), solution, options.product_rounds)
 
     def judge(self, point: RidgePoint, loss: Loss | None) -> Judged:
-        """Return the loss of the residuals of pairs left out, and its slopes."""
+        """Return the loss of the residuals of pairs left out, and its gradient."""
         assert loss is not None
         weight, gram = self.weight, self._combine(point)
         ridge = (point.alpha / weight)[:, np.newaxis]
@@ -98,12 +117,12 @@ class PairForm:
         return Judged(value, point.weights * slopes, in_alpha, in_scale)
 
     def residuals_left_out(self, point: RidgePoint) -> Array:
-        """Return the residuals of pairs left out, their A_ii approximated."""
+        """Return the residuals of pairs left out, with the approximated A_ii."""
         beta, _, tau, _ = self._solve_machine(self._combine(point), point)
         return beta / (tau * self.weight[:, np.newaxis])
 
     def machine(self, point: RidgePoint, loss: Loss | None) -> RidgeMachine:
-        """Return the machine, its value that of the loss of all residuals."""
+        """Return the machine at a point, with the loss of the residuals left out as its value."""
         assert loss is not None
         gram, weight = self._combine(point), self.weight[:, np.newaxis]
         beta, _, tau, unsolved = self._solve_machine(gram, point)
@@ -121,15 +140,14 @@ class PairForm:
     def _solve_machine(
         self, gram: PairGram, point: RidgePoint
     ) -> tuple[Array, Array, float, float]:
-        """Return β = A Y, A times the random signs, τ, and the largest relative residual of the
-        systems."""
+        """Return β = A Y, A times the random signs, τ, and the largest relative residual."""
         solution, residuals = self._solve(gram, point, np.column_stack([self.Y, self.probes]))
         beta, probed = np.split(solution, [self.Y.shape[1]], axis=1)
         tau = max(float(np.sum(self.probes * probed)) / probed.size, np.finfo(float).tiny)
         return beta, probed, tau, float(residuals.max())
 
     def _combine(self, point: RidgePoint) -> PairGram:
-        """Return the kernel of all pairs at given weights."""
+        """Return the combined kernel of all pairs at the weights of a point."""
         return cast(PairGram, self.stack.combine(point.weights))
 
 

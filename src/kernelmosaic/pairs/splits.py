@@ -54,7 +54,10 @@ class PairSplit(BaseCrossValidator):
         right: Any = 1,
         random_state: Seed = None,
     ) -> None:
-        self.n_splits, self.new, self.left, self.right = n_splits, new, left, right
+        self.n_splits = n_splits
+        self.new = new
+        self.left = left
+        self.right = right
         self.random_state = random_state
 
     def get_n_splits(
@@ -62,9 +65,8 @@ class PairSplit(BaseCrossValidator):
     ) -> int:
         """Return the number of splits; the arguments are there for compatibility."""
         n_splits = check_count("n_splits", self.n_splits, least=2)
-        return n_splits ** (
-            2 if check_choice("new", self.new, ("pairs", "left", "right", "both")) == "both" else 1
-        )
+        new = check_choice("new", self.new, ("pairs", "left", "right", "both"))
+        return n_splits**2 if new == "both" else n_splits
 
     def split(
         self, X: MatrixLike, y: TargetLike = None, groups: TargetLike = None
@@ -81,23 +83,24 @@ class PairSplit(BaseCrossValidator):
             Labels of the left and of the right members, in place of the columns of X.
         """
         self.get_n_splits()  # checks the parameters
-        n, random = (
-            len(X) if hasattr(X, "__len__") else X.shape[0],
-            check_random_state(self.random_state),
-        )
+        n = len(X) if hasattr(X, "__len__") else X.shape[0]
+        random = check_random_state(self.random_state)
+        # What is new in the test part, numbered for every pair: pairs, or members of some sides.
         if self.new == "pairs":
-            parts = [self._pairs(X, groups, n)]
+            codes_of_side = [self._pairs(X, groups, n)]
         else:
             left, right = self._members(X, groups, n)
-            parts = {"left": [left], "right": [right], "both": [left, right]}[self.new]
+            codes_of_side = {"left": [left], "right": [right], "both": [left, right]}[self.new]
         # The number of the part that every pair is in, by each side.
-        places = [
-            (random.permutation(int(codes.max()) + 1) % self.n_splits)[codes] for codes in parts
-        ]
-        for fold in np.ndindex(*[int(self.n_splits)] * len(places)):
-            inside = np.array([place == part for place, part in zip(places, fold, strict=True)])
-            train, test = np.flatnonzero(~inside.any(axis=0)), np.flatnonzero(inside.all(axis=0))
-            if not len(train) or not len(test):
+        parts = []
+        for codes in codes_of_side:
+            part_of_code = random.permutation(int(codes.max()) + 1) % self.n_splits
+            parts.append(part_of_code[codes])
+        for fold in np.ndindex(*[int(self.n_splits)] * len(parts)):
+            is_tested = np.array([numbers == k for numbers, k in zip(parts, fold, strict=True)])
+            train = np.flatnonzero(~is_tested.any(axis=0))
+            test = np.flatnonzero(is_tested.all(axis=0))
+            if len(train) == 0 or len(test) == 0:
                 empty = "test" if len(train) else "training"
                 raise ValueError(
                     f"n_splits={self.n_splits}, new={self.new!r}: a split of the {n} pairs has no"
@@ -106,8 +109,7 @@ class PairSplit(BaseCrossValidator):
             yield train, test
 
     def _pairs(self, X: MatrixLike, groups: TargetLike, n: int) -> Indices:
-        """Return the numbers of the pairs, in the order in which they come: one that is given twice
-        is one pair."""
+        """Return the number of every pair, in the order of X; equal pairs have the same number."""
         if groups is None and len(np.shape(X)) == 1:
             return np.arange(n)
         if groups is None and np.array_equal(self.left, 0) and np.array_equal(self.right, 1):
@@ -119,7 +121,7 @@ class PairSplit(BaseCrossValidator):
         return np.asarray(np.argsort(np.argsort(first))[pairs])
 
     def _members(self, X: MatrixLike, groups: TargetLike, n: int) -> tuple[Indices, Indices]:
-        """Return the numbers of the left and of the right members."""
+        """Return the number of the left and of the right member of every pair."""
         if groups is not None:
             labels = np.asarray(groups)
             if labels.shape != (n, 2):

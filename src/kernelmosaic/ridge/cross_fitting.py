@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from kernelmosaic._typing import Array, Indices
-from kernelmosaic.gram.feature_stack import FeatureStack, StoredFeatures
+from kernelmosaic.gram.feature_stack import FeatureStack
 from kernelmosaic.gram.row_blocks import Rows
 from kernelmosaic.gram.stack import MatrixStack
 from kernelmosaic.ridge.learning import (
@@ -393,10 +393,7 @@ def learn_weights(
 
 def stack_of(stack: MatrixStack | FeatureStack, rows: Indices) -> MatrixStack | FeatureStack:
     """Return the kernels between some samples, in the form that they have."""
-    if isinstance(stack, MatrixStack):
-        return stack.for_many_combinations().take(rows, stored=True)
-    features = dict(stack.placed_features(rows, range(stack.n_kernels)))
-    return StoredFeatures([features[m] for m in range(stack.n_kernels)])
+    return stack.stored_part(rows)
 
 
 def targets_of(targets: RidgeTargets, rows: Indices) -> RidgeTargets:

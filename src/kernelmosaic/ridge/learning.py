@@ -590,7 +590,7 @@ def make_ridge_problem(
     else in matrices."""
     if not stack.can_be_factorised:
         return problem_by_products(stack, targets, options)
-    if not isinstance(stack, FeatureStack):
+    if stack.widths is None:
         return matrix_problem(stack.for_many_combinations(), targets, options, widths)
     if stack.n_samples <= int(np.sum(stack.widths)):
         # Matrices are the smaller, and leave the digits of samples whose targets are met.

@@ -230,7 +230,7 @@ def learn_target_weights(
     """
     targets = TargetBatches(Y, weight, stack.backend, options)
     form: MatrixForm | FeatureForm
-    if isinstance(stack, FeatureStack):
+    if stack.widths is not None:
         form = FeatureForm.of_all_samples(stack, weight, targets.dtype)
     else:
         form = MatrixForm(stack, weight, dtype=targets.dtype)

@@ -1,5 +1,5 @@
 """The least-squares machine at given weights and ridge, its leave-one-out error and evidence, and
-their slopes.
+the derivatives of these criteria.
 
 The machine minimises ½ Σ_i w_i ‖y_i − f(x_i) − b‖² / α + ½ ‖f‖² in the function space of K. With M
 = K + α diag(1/w) and the constant b eliminated, A = M⁻¹ − M⁻¹1 1ᵀM⁻¹ / 1ᵀM⁻¹1, the coefficients are
@@ -15,7 +15,7 @@ parameters of M:
   and D has the blocks D_SS = ½ (u_S r_Sᵀ + r_S u_Sᵀ), which is diag(u_i r_i) where every sample is
   left out alone.
 
-K is known in one of two ways, and `LeastSquares` is what both answer:
+K is stored in one of two ways. `LeastSquares` is the interface of both:
 
 - `MatrixLeastSquares`: by its n × n matrix, of which M is factorised;
 - `FeatureLeastSquares`: by features K = Z diag(η) Zᵀ, fewer than the samples. Φ = [Z √η, 1] holds
@@ -25,8 +25,9 @@ K is known in one of two ways, and `LeastSquares` is what both answer:
   these and 1 / Σ w.
 
 Such a system belongs to one choice of weights and ridge, and never changes. `MatrixForm` and
-`FeatureForm` hold what all choices share, and make one system after the other by
-`at(weights, alpha)`. Their criterion and its slopes are `judge`, and the machine is `machine`.
+`FeatureForm` hold the data that all choices share, and `at(weights, alpha)` returns the system of
+one choice. `judge` returns the criterion and its derivatives at a `RidgePoint`, `machine` the
+machine there.
 """
 
 from __future__ import annotations
@@ -43,34 +44,27 @@ from scipy.special import expit, logsumexp, softmax
 
 from kernelmosaic._typing import Array, ArrayOrTensor, DType, Indices
 from kernelmosaic.backend import backend_of, row_strips
-from kernelmosaic.gram.factored import FactoredGram, as_input
+from kernelmosaic.gram.factored import FactoredGram
 from kernelmosaic.gram.feature_stack import FeatureStack
+from kernelmosaic.gram.gram import as_input
 from kernelmosaic.gram.linear_algebra import Cholesky
 from kernelmosaic.gram.stack import MatrixStack
 from kernelmosaic.kernels.numeric import RadialWidths
+from kernelmosaic.solvers.tuning import (
+    CONSTANT_FEATURE,
+    LARGEST_RIDGE_JITTER,
+    LARGEST_RIDGE_RESIDUAL,
+    LEAST_FIT,
+    LEAST_LEFT_OF_CENTRED,
+    LEVERAGE_ENTRIES,
+    RIDGE_REFINEMENTS,
+)
 
 #: Samples that are left out together; None where every sample is left out alone.
 Groups = Sequence[Indices] | None
-#: Returns, for residuals of samples left out, (n, c), and the scale a of outputs, the loss, its
-#: slopes in the residuals, and that in log a.
+#: From the residuals of samples left out, (n, c), and the scale a of outputs, to the loss, its
+#: derivatives in the residuals, (n, c), and its derivative in log a.
 Loss = Callable[[Array, float], tuple[float, Array, float]]
-
-#: Largest fraction by which the diagonal of M grows where rounding leaves M indefinite. A matrix
-#: that needs more has lost its ridge; `REFINEMENTS` take what is added off again.
-LARGEST_JITTER = 1e-4
-#: Rounds in which what a solution leaves of its targets is solved for once more.
-REFINEMENTS = 3
-#: Largest entry that may be left then, relative to the largest target: outputs are off by it.
-LARGEST_RESIDUAL = 1e-3
-#: Least tr(Yᵀ A Y), in squared units of the targets, whose logarithm is taken: of constant targets
-#: it is zero.
-LEAST_FIT = 1e-30
-#: Fraction of its mean square below which the variance of a feature is rounding: it is constant.
-CONSTANT_FEATURE = 1e-12
-#: Least 1 − leverage of a sample in centred features, as exact as their refined solutions are.
-LEAST_LEFT_OF_CENTRED = 1e-10
-#: Entries of centred features that are held at once where leverages are computed: 128 MB.
-STRIP_ENTRIES = 2**24
 
 
 # Values -------------------------------------------------------------------------------------------
@@ -78,8 +72,10 @@ STRIP_ENTRIES = 2**24
 
 @dataclass(frozen=True)
 class RidgePoint:
-    """Weights η, ridge α and scale a, and the logarithms of the widths that are learned, by the
-    numbers of kernels."""
+    """A point of the search: weights η, ridge α, scale a and the logarithms of learned widths.
+
+    `log_widths` has an entry for each kernel with learned widths, by the number of the kernel.
+    """
 
     weights: Array
     alpha: float
@@ -89,8 +85,19 @@ class RidgePoint:
 
 @dataclass(frozen=True)
 class Judged:
-    """A criterion at given weights, ridge, scale and widths, with its slopes in their
-    logarithms."""
+    """The value of a criterion at a `RidgePoint`, and its derivatives.
+
+    Attributes
+    ----------
+    value : float
+        The criterion.
+    weights : ndarray of shape (P,)
+        The derivatives in log η.
+    alpha, scale : float
+        The derivatives in log α and log a.
+    widths : tuple of ndarray
+        The derivatives in the logarithms of the widths, of each kernel whose widths are learned.
+    """
 
     value: float
     weights: Array
@@ -106,16 +113,16 @@ class RidgeMachine:
     Attributes
     ----------
     beta, intercept : ndarray of shape (n, c) and (c,)
-        Its coefficients and constants.
+        The coefficients and the constants of the outputs.
     residuals : ndarray of shape (n, c)
-        Of samples left out.
+        The residuals of samples left out.
     value : float
         The criterion.
     sums, covariance : ndarray of shape (features, c) and (features + 1, features + 1), or None
-        In features, Z_mᵀ β of all kernels, one below the other, with more digits than β gives it,
-        and `FeatureLeastSquares.covariance`.
+        Of kernels in features: Z_mᵀ β of all kernels, one below the other, computed with more
+        digits than β has; and `FeatureLeastSquares.covariance`.
     unsolved : float
-        Of kernels of pairs, the relative residual of the linear systems where it exceeds
+        The relative residual of the linear systems of kernels of pairs where it exceeds
         `RidgeOptions.product_residual`; else zero.
     """
 
@@ -132,15 +139,16 @@ class RidgeMachine:
 
 
 def _factorised(M: ArrayOrTensor, added: ArrayOrTensor, dtype: DType = None) -> Cholesky:
-    """Return the factor of M + diag added; raises a ValueError if rounding leaves it indefinite."""
+    """Return the factor of M + diag added, or raise a ValueError if rounding leaves it
+    indefinite."""
     try:
-        return Cholesky(M, added, most=LARGEST_JITTER, dtype=dtype)
+        return Cholesky(M, added, most=LARGEST_RIDGE_JITTER, dtype=dtype)
     except np.linalg.LinAlgError:
         raise_of_rounding()
 
 
 def raise_of_rounding() -> NoReturn:
-    """Raise a ValueError: what rounding makes of the kernels is larger than the ridge."""
+    """Raise a ValueError that says that the rounding of the kernels exceeds the ridge."""
     raise ValueError(
         "kernels: their entries are so large, or so similar, that the ridge alpha is lost in"
         " rounding; scale the columns (scale=True), use normalize='trace' or 'centered', or give a"
@@ -149,7 +157,7 @@ def raise_of_rounding() -> NoReturn:
 
 
 def combined_matrix(stack: MatrixStack, weights: Array) -> ArrayOrTensor:
-    """Return K = Σ_m weights_m K_m in double precision, where the stack is."""
+    """Return K = Σ_m weights_m K_m in double precision, on the device of the stack."""
     K = stack.combine(weights).matrix
     if K is None:
         raise MemoryError(
@@ -160,13 +168,14 @@ def combined_matrix(stack: MatrixStack, weights: Array) -> ArrayOrTensor:
 
 
 def centre(K: ArrayOrTensor) -> Array:
-    """Take 1vᵀ + v1ᵀ off a symmetric K such that 1 is an eigenvector, of the mean eigenvalue;
-    return v.
+    """Subtract 1vᵀ + v1ᵀ from a symmetric K in place, and return v.
 
-    The machine stays the same but for its constant, as its coefficients sum to zero; a wide kernel,
-    nearly constant, keeps the digits that its constant part hides in a linear system.
+    v is such that 1 becomes an eigenvector, with the mean of the eigenvalues. The machine stays the
+    same but for its constant, as its coefficients sum to zero. The constant part of a wide kernel,
+    which is nearly constant, would hide digits of the linear system.
     """
-    backend, n = backend_of(K), len(K)
+    backend = backend_of(K)
+    n = len(K)
     means = K.mean(0)
     v = means - 0.5 * float(means.mean())
     v -= 0.5 * float(K.diagonal().sum() - 2.0 * v.sum()) / n**2
@@ -179,7 +188,7 @@ def centre(K: ArrayOrTensor) -> Array:
 
 
 class LeastSquares(ABC):
-    """A = M⁻¹ − M⁻¹1 1ᵀM⁻¹ / 1ᵀM⁻¹1 of M = K + α diag(1/w), in whatever form K is known."""
+    """A = M⁻¹ − M⁻¹1 1ᵀM⁻¹ / 1ᵀM⁻¹1 of M = K + α diag(1/w), for any form of K."""
 
     @property
     @abstractmethod
@@ -194,19 +203,27 @@ class LeastSquares(ABC):
     @property
     @abstractmethod
     def constants(self) -> Array:
-        """What targets count for the constant of their machine: b = ⟨constants, y⟩."""
+        """The vector whose product with targets is the constant of their machine: b =
+        ⟨constants, y⟩."""
 
     @abstractmethod
     def times(self, V: ArrayOrTensor) -> ArrayOrTensor:
-        """Return A V in the precision of V, which is on the host or where K is."""
+        """Return A V in the precision of V, on the device of V: the host, or that of K."""
 
     @abstractmethod
     def block(self, S: Indices) -> Array:
         """Return A_SS."""
 
     def residuals(self, beta: Any, groups: Groups = None) -> Any:
-        """Return the residuals β_i / A_ii of samples left out, or A_SS⁻¹ β_S of those left out
-        together."""
+        """Return the residuals β_i / A_ii of samples left out, or A_SS⁻¹ β_S of groups left out.
+
+        Parameters
+        ----------
+        beta : array of shape (n, c)
+            A Y; or any matrix to which the same is to be done.
+        groups : sequence of ndarray, optional
+            The samples that are left out together; by default each is left out alone.
+        """
         backend = backend_of(beta)
         place = partial(backend.asarray, dtype=backend.dtype(beta))
         if groups is None:
@@ -225,7 +242,7 @@ class MatrixLeastSquares(LeastSquares):
     Attributes
     ----------
     factor : Cholesky
-        That of the centred M, where K is: on the host or on a device.
+        The factor of the centred M, on the host or on the device of K.
     offset : ndarray of shape (n,)
         v of `centre`.
     """
@@ -235,14 +252,14 @@ class MatrixLeastSquares(LeastSquares):
 
     @classmethod
     def of(cls, K: ArrayOrTensor, ridge: Array) -> MatrixLeastSquares:
-        """Factorise M; K is centred in place."""
+        """Return the system of K, which is centred in place, and a ridge α/w per sample."""
         return cls.of_centred(K, centre(K), ridge)
 
     @classmethod
     def of_centred(
         cls, K: ArrayOrTensor, offset: Array, ridge: Array, dtype: DType = None
     ) -> MatrixLeastSquares:
-        """Factorise M in a precision, by default that of K, which is centred."""
+        """Return the system of a centred K, factorised in a precision, by default that of K."""
         return cls(_factorised(K, backend_of(K).asarray(ridge), dtype), offset)
 
     @property
@@ -251,12 +268,10 @@ class MatrixLeastSquares(LeastSquares):
         return self.factor.backend.dtype(self.factor.factor)
 
     def _solve(self, right: Array) -> Array:
-        """Return M⁻¹ times columns of the host, in the precision of the factor."""
+        """Return M⁻¹ times columns of the host, solved in the precision of the factor."""
         backend = self.factor.backend
-        return np.asarray(
-            backend.to_numpy(self.factor.solve(backend.asarray(right, self.dtype))),
-            dtype=np.float64,
-        )
+        solution = self.factor.solve(backend.asarray(right, self.dtype))
+        return np.asarray(backend.to_numpy(solution), dtype=np.float64)
 
     @cached_property
     def ones(self) -> Array:
@@ -270,7 +285,7 @@ class MatrixLeastSquares(LeastSquares):
 
     @cached_property
     def A(self) -> ArrayOrTensor:
-        """M⁻¹ − M⁻¹1 1ᵀM⁻¹ / 1ᵀM⁻¹1, where K is."""
+        """M⁻¹ − M⁻¹1 1ᵀM⁻¹ / 1ᵀM⁻¹1, on the device of K."""
         A = self.factor.inverse()
         ones = A.sum(1)
         A -= ones[:, None] * (ones / ones.sum())
@@ -278,9 +293,10 @@ class MatrixLeastSquares(LeastSquares):
 
     @cached_property
     def diagonal(self) -> Array:
-        """The diagonal of A; by L⁻¹, at a third of the operations, where A is not known."""
+        """The diagonal of A; from L⁻¹, which takes a third of the operations of A."""
         backend = self.factor.backend
-        if "A" in self.__dict__:
+        has_A = "A" in self.__dict__
+        if has_A:
             return np.asarray(backend.to_numpy(self.A.diagonal()))
         root = self.factor.inverse_root()
         squares = backend.to_numpy(backend.xp.einsum("ij,ij->j", root, root))
@@ -288,10 +304,8 @@ class MatrixLeastSquares(LeastSquares):
 
     @cached_property
     def constants(self) -> Array:
-        """What targets count for their constant."""
-        return np.asarray(
-            self.ones / self.ones.sum() - self.solve(self.offset[:, np.newaxis])[:, 0]
-        )
+        solved_offset = self.solve(self.offset[:, np.newaxis])[:, 0]
+        return np.asarray(self.ones / self.ones.sum() - solved_offset)
 
     def times(self, V: ArrayOrTensor) -> ArrayOrTensor:
         """Return A V."""
@@ -300,53 +314,63 @@ class MatrixLeastSquares(LeastSquares):
         return as_input(V, backend.astype(self.A, backend.dtype(placed)) @ placed, backend)
 
     def solve(self, Y: Array) -> Array:
-        """Return A Y by the factor, with the digits that the inverse of an ill-conditioned M
-        loses."""
-        # Constants are nothing to A, and large next to what rounding leaves of them.
+        """Return A Y by solves with the factor, which keep digits that the inverse A loses."""
+        # A maps constants to zero. Subtracted first, they leave no rounding.
         X = self._solve(Y - Y.mean(axis=0))
         X = X - np.outer(self.ones, X.sum(axis=0) / self.ones.sum())
         return np.asarray(X - X.mean(axis=0))
 
     def influence(self, k: ArrayOrTensor) -> Array:
-        """Return what every target adds to the outputs: f(x) = h(x)ᵀ y.
+        """Return the matrix of the h(x) such that outputs are f(x) = h(x)ᵀ y, of shape (m, n).
 
         Parameters
         ----------
         k : array of shape (m, n)
-            The kernel between samples x and those of the machine, where A is.
+            The kernel between samples x and those of the machine, on the device of A.
         """
         backend = backend_of(k)
-        through = (k - backend.asarray(self.offset)) @ self.A
-        return np.asarray(backend.to_numpy(through) + self.ones / self.ones.sum())
+        without_constant = (k - backend.asarray(self.offset)) @ self.A
+        return np.asarray(backend.to_numpy(without_constant) + self.ones / self.ones.sum())
 
     def slope(self, beta: Array, r: Array, g: Array, groups: Groups = None) -> ArrayOrTensor:
-        """Return G for losses of the residuals with the slopes g."""
-        A, backend, u = self.A, self.factor.backend, self.residuals(g, groups)
+        """Return G = A D A − ½ (A u βᵀ + β uᵀ A), the gradient of a sum of losses in M.
+
+        Parameters
+        ----------
+        beta, r, g : ndarray of shape (n, c)
+            Coefficients, residuals of samples left out, and derivatives of the losses in them.
+        groups : sequence of ndarray, optional
+            The samples that are left out together.
+        """
+        A = self.A
+        backend = self.factor.backend
+        u = self.residuals(g, groups)
         if groups is None:
             G = _congruence(A, (u * r).sum(axis=1))
         else:
-            middle = backend.zeros(tuple(A.shape))
+            D_A = backend.zeros(tuple(A.shape))
             for S in groups:
-                D = u[S] @ r[S].T
+                outer = u[S] @ r[S].T
                 rows = backend.index(S)
-                middle[rows] = backend.asarray(0.5 * (D + D.T)) @ A[rows]
-            G = A @ middle
-        left, right = backend.asarray(self.times(u)), backend.asarray(beta)
-        across = left @ (0.5 * right.T)
+                D_A[rows] = backend.asarray(0.5 * (outer + outer.T)) @ A[rows]
+            G = A @ D_A
+        A_u = backend.asarray(self.times(u))
+        across = A_u @ (0.5 * backend.asarray(beta).T)
         G -= across
         G -= across.T
         return G
 
     def slope_diagonal(self, beta: Array, r: Array, g: Array, groups: Groups = None) -> Array:
-        """Return the diagonal of G alone, which takes n² operations where every sample is left out
-        alone."""
+        """Return the diagonal of G, the matrix of `slope`.
+
+        It takes n² operations where every sample is left out alone.
+        """
         backend = self.factor.backend
         if groups is not None:
             return np.asarray(backend.to_numpy(self.slope(beta, r, g, groups).diagonal()))
         u = self.residuals(g)
-        squares = backend.xp.einsum(
-            "ij,ij,j->i", self.A, self.A, backend.asarray((u * r).sum(axis=1), self.dtype)
-        )
+        D = backend.asarray((u * r).sum(axis=1), self.dtype)
+        squares = backend.xp.einsum("ij,ij,j->i", self.A, self.A, D)
         across = self.times(u.astype(self.dtype))
         return np.asarray(backend.to_numpy(squares) - np.sum(across * beta, axis=1))
 
@@ -359,38 +383,39 @@ class MatrixLeastSquares(LeastSquares):
     def responses(self, V: Array) -> Array:
         """Return Σ_j V_ijᵀ A V_lj for all pairs (i, l) of the stacked matrices V_i, of shape (n,
         k)."""
-        flat = V.transpose(1, 0, 2).reshape(V.shape[1], -1)
-        answer = self.solve(flat).reshape(V.shape[1], *V.shape[::2])
-        return np.asarray(np.tensordot(V, answer, ([1, 2], [0, 2])))
+        count, n, k = V.shape
+        columns = V.transpose(1, 0, 2).reshape(n, -1)
+        A_V = self.solve(columns).reshape(n, count, k)
+        return np.asarray(np.tensordot(V, A_V, ([1, 2], [0, 2])))
 
 
 @dataclass(frozen=True)
 class FeatureLeastSquares(LeastSquares):
     """The system in features: A = diag(w/α)(I − Φ B Φᵀ diag(w)).
 
-    It may be asked for the rows and columns of A that belong to some samples only.
+    Rows and columns of A are those of the samples in Φ, which may be some of all samples.
 
     Attributes
     ----------
     used : ndarray of shape (used,) or None
-        The numbers of the features in Φ, where these are not all.
+        The numbers of the features in Φ; None if these are all.
     root : array of shape (used + 1,)
         √η of every feature in Φ, and one of the constant.
     factor : Cholesky
-        That of Φᵀ diag(w) Φ + αJ; of centred features without the constant.
+        The factor of Φᵀ diag(w) Φ + αJ; of centred features without the constant.
     B : array of shape (used + 1, used + 1), or None
-        The inverse. None where features are centred: solves by the factor are refined to the last
-        digit, and few right-hand sides take fewer operations than an inverse.
+        The inverse of that matrix. None where features are centred: solves by the factor are
+        refined to the last digit, and few right-hand sides take fewer operations than an inverse.
     alpha : float
         α.
     means : ndarray of shape (used,), or None
         μ √η, where features are centred.
     n_samples, total, log_weights : int, float, float
-        How many samples there are, Σ w, and Σ log w.
+        The number of all samples, Σ w, and Σ log w.
     weight : ndarray of shape (samples,)
         w of the samples in Φ.
     Phi : array of shape (samples, used + 1), or None
-        Φ, where samples are asked for.
+        Φ; None as long as no rows and columns of A are needed.
     """
 
     used: Indices | None
@@ -429,27 +454,31 @@ class FeatureLeastSquares(LeastSquares):
 
     @cached_property
     def diagonal(self) -> Array:
-        least_left = np.finfo(float).eps if self.B is not None else LEAST_LEFT_OF_CENTRED
+        least_left = LEAST_LEFT_OF_CENTRED if self.B is None else np.finfo(float).eps
         return np.asarray(self.weight / self.alpha * np.maximum(1.0 - self.leverage, least_left))
 
     @cached_property
     def constants(self) -> Array:
-        of_constant = self.T[:, -1]
-        if self.means is not None:  # outputs of features that are not centred are larger by μ √η θ
-            of_constant = of_constant - self.T[:, :-1] @ self.means
-        return np.asarray(self.weight * backend_of(self.T).to_numpy(of_constant))
+        column = self.T[:, -1]
+        if self.means is not None:
+            # Outputs of features that are not centred are larger by ⟨μ √η, θ⟩.
+            column = column - self.T[:, :-1] @ self.means
+        return np.asarray(self.weight * backend_of(self.T).to_numpy(column))
 
     def times(self, V: ArrayOrTensor) -> ArrayOrTensor:
         backend = backend_of(self.T)
         X = backend.asarray(V, None)
         place = partial(backend.asarray, dtype=backend.dtype(X))
-        T, Phi, w = place(self.T), place(self.Phi), place(self.weight[:, np.newaxis])
+        T = place(self.T)
+        Phi = place(self.Phi)
+        w = place(self.weight[:, np.newaxis])
         return as_input(V, w / self.alpha * (X - T @ (Phi.T @ (w * X))), backend)
 
     def block(self, S: Indices) -> Array:
         assert self.Phi is not None
         backend = backend_of(self.T)
-        rows, w = backend.index(S), self.weight[S]
+        rows = backend.index(S)
+        w = self.weight[S]
         product = backend.to_numpy(self.T[rows] @ self.Phi[rows].T)
         return np.asarray((w / self.alpha)[:, np.newaxis] * (np.eye(len(w)) - product * w))
 
@@ -484,39 +513,40 @@ class FeatureLeastSquares(LeastSquares):
     def slopes(
         self, beta: Array, r: Array, g: Array, theta: Array, groups: Groups = None
     ) -> tuple[Array, float]:
-        """Return the slopes of a sum of losses: in log η of every feature, and in log α.
+        """Return the derivatives of a sum of losses in log η of every feature, and in log α.
 
         Parameters
         ----------
         beta, r, g : ndarray of shape (samples, c)
-            Coefficients, residuals and slopes of the samples in Φ.
+            Coefficients, residuals and derivatives of the losses, of the samples in Φ.
         theta : ndarray of shape (used + 1, c)
             The machine of all samples.
         groups : sequence of ndarray, optional
             The samples in Φ that are left out together.
         """
-        w, R, backend = self.weight[:, np.newaxis], len(theta) - 1, backend_of(self.T)
+        w = self.weight[:, np.newaxis]
+        R = len(theta) - 1
+        backend = backend_of(self.T)
         u = self.residuals(g, groups)
         squares = self._squares(w * u, w * r, groups)
         across = backend.to_numpy(self.T.T @ backend.asarray(w * u))
-        per_feature = squares[:R] - np.sum(across[:R] * theta[:R], axis=1)
+        in_log_eta = squares[:R] - np.sum(across[:R] * theta[:R], axis=1)
         # Σ ridge_i (A u)_i β_i = Σ u_i (β_i − w_i T_i Φᵀβ), where Φᵀβ is θ but for the constant,
         # which is zero.
-        moved = float(np.sum(u * beta)) - float(np.sum(across[:R] * theta[:R]))
-        return per_feature, float(np.sum(g * r)) - float(squares[:R].sum()) - moved
+        of_ridge = float(np.sum(u * beta)) - float(np.sum(across[:R] * theta[:R]))
+        in_log_alpha = float(np.sum(g * r)) - float(squares[:R].sum()) - of_ridge
+        return in_log_eta, in_log_alpha
 
     def _squares(self, left: Array, right: Array, groups: Groups = None) -> Array:
         """Return the sum over the groups of Σ_c (T_Sᵀ left_S)_c (T_Sᵀ right_S)_c, one number per
         feature."""
         backend = backend_of(self.T)
         if groups is None:
-            return backend.to_numpy(
-                (self.T * self.T).T @ backend.asarray(np.sum(left * right, axis=1))
-            )
+            products = backend.asarray(np.sum(left * right, axis=1))
+            return backend.to_numpy((self.T * self.T).T @ products)
         T = backend.to_numpy(self.T)
-        return np.asarray(
-            sum(((T[S].T @ left[S]) * (T[S].T @ right[S])).sum(axis=1) for S in groups)
-        )
+        by_group = (((T[S].T @ left[S]) * (T[S].T @ right[S])).sum(axis=1) for S in groups)
+        return np.asarray(sum(by_group))
 
     def responses(self, inner: Array, sums: Array) -> Array:
         """Return Σ_j V_ijᵀ A V_lj for all pairs (i, l) of matrices V_i, in centred features.
@@ -532,15 +562,14 @@ class FeatureLeastSquares(LeastSquares):
         """
         # (V_iᵀV_l − V_iᵀΦ B ΦᵀV_l) / α; the constant, orthogonal to all V_i, adds nothing.
         roots = self.root[:-1, np.newaxis]
-        sides = (roots * sums[:, self.used]).transpose(1, 0, 2).reshape(len(roots), -1)
+        Phi_V = (roots * sums[:, self.used]).transpose(1, 0, 2).reshape(len(roots), -1)
         shape = (len(roots), len(sums), -1)
-        taken = np.einsum(
-            "dij,dlj->il", sides.reshape(shape), self.factor.solve(sides).reshape(shape)
-        )
-        return np.asarray((inner - taken) / self.alpha)
+        B_Phi_V = self.factor.solve(Phi_V).reshape(shape)
+        explained = np.einsum("dij,dlj->il", Phi_V.reshape(shape), B_Phi_V)
+        return np.asarray((inner - explained) / self.alpha)
 
 
-# What makes systems at one choice of weights after the other --------------------------------------
+# Forms: the data from which systems at any weights are made ---------------------------------------
 
 
 @dataclass(frozen=True)
@@ -554,13 +583,13 @@ class MatrixForm:
     weight : ndarray of shape (n,)
         w, of the samples.
     Y : ndarray of shape (n, c), or None
-        Targets that machines are asked for.
+        Targets of the machines.
     groups : sequence of ndarray, or None
         Samples that are left out together.
     widths : dict of int to RadialWidths
         The kernels whose widths are learned: their matrices are computed anew at every point.
     dtype : dtype
-        Of `products`.
+        The precision of `products`.
     """
 
     stack: MatrixStack
@@ -571,20 +600,23 @@ class MatrixForm:
     dtype: DType = np.float64
 
     def at(self, weights: Array, alpha: float = 1.0) -> MatrixLeastSquares:
-        """Return the system at weights and ridge, widths left aside."""
+        """Return the system of the stack at weights and ridge; learned widths are not read."""
         return MatrixLeastSquares.of(combined_matrix(self.stack, weights), alpha / self.weight)
 
     def judge(self, point: RidgePoint, loss: Loss | None) -> Judged:
-        """Return the criterion and its slopes.
+        """Return the criterion and its derivatives at a point.
 
         Parameters
         ----------
         point : RidgePoint
-            Where.
+            Weights, ridge, scale and widths.
         loss : Loss, or None
-            Of the residuals of samples left out; None for the evidence.
+            The loss of the residuals of samples left out; None for the evidence.
         """
-        ridge, in_scale = point.alpha / self.weight, 0.0
+        ridge = point.alpha / self.weight
+        in_scale = 0.0
+
+        # 1. The criterion and its gradient G in M.
         K, learned_kernels = self.combine(point)
         system = MatrixLeastSquares.of(K, ridge)
         if loss is None:
@@ -594,34 +626,38 @@ class MatrixForm:
             r = system.residuals(beta, self.groups)
             value, g, in_scale = loss(r, point.scale)
             G = system.slope(beta, r, g, self.groups)
-        in_widths: list[Array] = []
-        fixed = None
+
+        # 2. The derivatives ⟨G, K_m⟩ in the weights, by the stack for matrices that it holds.
+        kernels_of_stack = None
         if learned_kernels:
-            fixed = np.setdiff1d(np.arange(self.stack.n_kernels), [*learned_kernels])
-        slopes = self.stack.inner_products(G, fixed)
+            kernels_of_stack = np.setdiff1d(np.arange(self.stack.n_kernels), [*learned_kernels])
+        in_eta = self.stack.inner_products(G, kernels_of_stack)
+        in_widths: list[Array] = []
         for m, matrix in learned_kernels.items():
             matrix *= G
-            slopes[m] = float(matrix.sum())
-            slope_in_widths = self.widths[m].slopes(point.log_widths[m], matrix)
-            in_widths.append(point.weights[m] * slope_in_widths)
+            in_eta[m] = float(matrix.sum())
+            in_log_widths = self.widths[m].slopes(point.log_widths[m], matrix)
+            in_widths.append(point.weights[m] * in_log_widths)
+
+        # 3. The derivatives in logarithms.
         in_alpha = float(ridge @ backend_of(G).to_numpy(G.diagonal()))
-        return Judged(value, point.weights * slopes, in_alpha, in_scale, tuple(in_widths))
+        return Judged(value, point.weights * in_eta, in_alpha, in_scale, tuple(in_widths))
 
     def residuals_left_out(self, point: RidgePoint) -> Array:
-        """Return the residuals of samples left out."""
+        """Return the residuals of samples left out, of shape (n, c)."""
         system = MatrixLeastSquares.of(self.combine(point)[0], point.alpha / self.weight)
         return np.asarray(system.residuals(system.solve(self.Y), self.groups))
 
     def machine(self, point: RidgePoint, loss: Loss | None) -> RidgeMachine:
-        """Return the machine.
+        """Return the machine at a point.
 
         Parameters
         ----------
         point : RidgePoint
             Its weights and ridge.
         loss : Loss, or None
-            Of the residuals of all samples left out, which is the machine's value; None for the
-            evidence.
+            The loss of the residuals of all samples left out, which is the machine's value; None
+            for the evidence.
         """
         K, _ = self.combine(point)
         system = MatrixLeastSquares.of(K, point.alpha / self.weight)
@@ -630,7 +666,7 @@ class MatrixForm:
     def solved_machine(
         self, system: MatrixLeastSquares, K: ArrayOrTensor, point: RidgePoint, loss: Loss | None
     ) -> RidgeMachine:
-        """Return the refined machine of a system.
+        """Return the machine of a system, whose solution is refined in double precision.
 
         Parameters
         ----------
@@ -641,26 +677,33 @@ class MatrixForm:
         point, loss : RidgePoint, Loss or None
             As in `machine`.
         """
-        ridge, Y, backend = point.alpha / self.weight, self.Y, backend_of(K)
+        ridge = point.alpha / self.weight
+        Y = self.Y
+        backend = backend_of(K)
         beta = system.solve(Y)
-        for _ in range(
-            REFINEMENTS
-        ):  # what was added to the diagonal for rounding is taken off again
+        # The factor may be that of M and a jitter. Refinements solve the system of M itself.
+        for _ in range(RIDGE_REFINEMENTS):
             outputs = backend.to_numpy(K @ backend.asarray(beta))
-            left = Y - outputs - ridge[:, np.newaxis] * beta
-            beta = beta + system.solve(left)
-        largest_left = np.abs(left - left.mean(axis=0)).max()
-        if not largest_left <= LARGEST_RESIDUAL * np.abs(Y).max():  # β does not solve the system
+            unsolved = Y - outputs - ridge[:, np.newaxis] * beta
+            beta = beta + system.solve(unsolved)
+        largest_unsolved = np.abs(unsolved - unsolved.mean(axis=0)).max()
+        is_solved = largest_unsolved <= LARGEST_RIDGE_RESIDUAL * np.abs(Y).max()
+        if not is_solved:
             raise_of_rounding()
         residuals = system.residuals(beta, self.groups)
-        value = evidence_at(system, Y, beta)[0] if loss is None else loss(residuals, point.scale)[0]
+        if loss is None:
+            value, _ = evidence_at(system, Y, beta)
+        else:
+            value, _, _ = loss(residuals, point.scale)
         return RidgeMachine(
             beta=beta, intercept=system.constants @ Y, residuals=residuals, value=value
         )
 
     def combine(self, point: RidgePoint) -> tuple[ArrayOrTensor, dict[int, ArrayOrTensor]]:
-        """Return K in double precision, and the matrices of the kernels whose widths are
-        learned."""
+        """Return the combined K at a point, and the matrices of the kernels with learned widths.
+
+        K is in double precision. The matrices are without their weights, by the numbers of kernels.
+        """
         fixed = point.weights.copy()
         fixed[list(self.widths)] = 0.0
         K = combined_matrix(self.stack, fixed)
@@ -671,16 +714,16 @@ class MatrixForm:
             backend_of(K).add_scaled(K, matrix, float(point.weights[m]))
         return K, learned_kernels
 
-    # Of targets with weights of their own ---------------------------------------------------------
+    # Targets that have weights each ---------------------------------------------------------------
 
     def sizes(self) -> tuple[Array, Array]:
-        """Return of every kernel its trace, and the sum of the squares of its entries."""
-        n, backend = self.stack.n_samples, self.stack.backend
+        """Return the trace of every kernel, and the sum of the squares of its entries."""
+        n = self.stack.n_samples
+        backend = self.stack.backend
         traces, squares = np.zeros((2, self.stack.n_kernels))
         for strip in self.stack.row_strips(n):
-            for m, block in self.stack.placed_blocks(
-                range(self.stack.n_kernels), strip, slice(0, n)
-            ):
+            kernels = range(self.stack.n_kernels)
+            for m, block in self.stack.placed_blocks(kernels, strip, slice(0, n)):
                 exact = backend.astype(block, np.float64)
                 traces[m] += float(exact[:, strip].diagonal().sum())
                 squares[m] += float((exact * exact).sum())
@@ -688,16 +731,17 @@ class MatrixForm:
 
     @cached_property
     def _matrices(self) -> list[ArrayOrTensor]:
-        """The kernels in the precision of `products`."""
-        n, place = self.stack.n_samples, self.stack.backend.astype
-        blocks = dict(
-            self.stack.placed_blocks(range(self.stack.n_kernels), slice(0, n), slice(0, n))
-        )
-        return [place(blocks[m], self.dtype) for m in range(self.stack.n_kernels)]
+        """The matrices of the kernels in the precision of `products`."""
+        all_samples = slice(0, self.stack.n_samples)
+        kernels = range(self.stack.n_kernels)
+        blocks = dict(self.stack.placed_blocks(kernels, all_samples, all_samples))
+        astype = self.stack.backend.astype
+        return [astype(blocks[m], self.dtype) for m in kernels]
 
     @cached_property
     def _placed_weight(self) -> ArrayOrTensor:
-        """The weights of the samples where the kernels are, in the precision of `products`."""
+        """The samples' weights, (n, 1), on the device of the kernels, in the precision of
+        `products`."""
         return self.stack.backend.asarray(self.weight, self.dtype)[:, None]
 
     def products(self, V: ArrayOrTensor, gammas: ArrayOrTensor) -> ArrayOrTensor:
@@ -706,9 +750,9 @@ class MatrixForm:
         Parameters
         ----------
         V : array of shape (n, columns)
-            Where the kernels are, in the precision `dtype`.
+            On the device of the kernels, in the precision `dtype`.
         gammas : array of shape (P, columns)
-            γ of every column.
+            The weights γ of every column.
         """
         by_kernel = (K @ (V * gamma) for K, gamma in zip(self._matrices, gammas, strict=True))
         return sum(by_kernel, V / self._placed_weight)
@@ -716,11 +760,11 @@ class MatrixForm:
 
 @dataclass(frozen=True)
 class FeatureForm:
-    """Kernels in features K_m = Z_m Z_mᵀ, r of all together: n r² operations once, and r³ for a
-    system.
+    """Kernels in features K_m = Z_m Z_mᵀ: a system takes r³ operations, r features in all.
 
-    Leave-one-out errors take n r² operations more at every choice of weights, and so those of some
-    rows are judged; every sample is learned from.
+    Making the form takes n r² operations. Leave-one-out errors take as many again at every choice
+    of weights, so the criterion sums the errors of some samples, `rows`; every machine is fitted to
+    all samples.
 
     Attributes
     ----------
@@ -731,22 +775,21 @@ class FeatureForm:
     factors : FactoredGram
         The features of all kernels, one beside the other.
     normal : array of shape (r + 1, r + 1)
-        [Z, 1]ᵀ diag(w) [Z, 1], where the features are; Z̃ᵀ diag(w) Z̃ of centred features.
+        [Z, 1]ᵀ diag(w) [Z, 1], on the device of the features; Z̃ᵀ diag(w) Z̃ of centred features.
     means : ndarray of shape (r,), or None
         μ, where features are centred.
     Y, right, square : ndarray of shape (n, c) and (r + 1, c), float
-        Targets that machines are asked for, [Z, 1]ᵀ diag(w) Y, and Σ w Y²; of centred features Z̃ᵀ
-        Y.
+        Targets of the machines, [Z, 1]ᵀ diag(w) Y, and Σ w Y²; of centred features `right` is Z̃ᵀ Y.
     groups : sequence of ndarray, or None
         Samples that are left out together.
     rows : ndarray of shape (rows,), or None
-        The samples whose leave-one-out errors are judged, one group after the other.
+        The samples whose leave-one-out errors are summed, one group after the other.
     row_groups : sequence of ndarray, or None
-        Their groups, as places in `rows`.
+        Their groups, as positions in `rows`.
     Z : array of shape (rows, r + 1), or None
         [Z, 1] of these samples.
     dtype : dtype
-        Of `products`.
+        The precision of `products`.
     """
 
     stack: FeatureStack
@@ -765,7 +808,7 @@ class FeatureForm:
 
     @classmethod
     def of(cls, stack: FeatureStack, weight: Array) -> FeatureForm:
-        """Return the form of kernels alone."""
+        """Return the form of kernels without targets."""
         factors = stack.factors(np.ones(stack.n_kernels))
         normal = stack.backend.asarray(factors.normal_matrix(weight, precise=True))
         return cls(stack, weight, factors, normal)
@@ -780,10 +823,14 @@ class FeatureForm:
         rows: Indices | None = None,
         row_groups: Groups = None,
     ) -> FeatureForm:
-        """Return the form of kernels and targets, some samples of which are left out."""
+        """Return the form of kernels and targets; errors of `rows` are summed, if they are given.
+
+        Parameters are the attributes of the same names.
+        """
         form = cls.of(stack, weight)
         weighted = weight[:, np.newaxis] * Y
         right = np.vstack([form.factors.adjoint(weighted), weighted.sum(axis=0)])
+        Z = None if rows is None else with_constant(form.factors, rows)
         return replace(
             form,
             Y=Y,
@@ -792,26 +839,30 @@ class FeatureForm:
             groups=groups,
             rows=rows,
             row_groups=row_groups,
-            Z=None if rows is None else with_constant(form.factors, rows),
+            Z=Z,
         )
 
     @classmethod
     def of_all_samples(cls, stack: FeatureStack, weight: Array, dtype: DType) -> FeatureForm:
-        """Return the form that keeps the features of all samples, for targets of a precision."""
-        rows, factors = np.arange(stack.n_samples), stack.factors(np.ones(stack.n_kernels))
+        """Return the form that keeps the features of all samples, with `products` in a
+        precision."""
+        rows = np.arange(stack.n_samples)
+        factors = stack.factors(np.ones(stack.n_kernels))
         Z = with_constant(factors, rows)
         normal = Z.T @ (stack.backend.asarray(weight)[:, None] * Z)
         return cls(stack, weight, factors, normal, rows=rows, Z=Z, dtype=dtype)
 
     @classmethod
     def of_centred(cls, stack: FeatureStack, Y: Array) -> FeatureForm:
-        """Return the form of centred features, and of targets; all samples weigh one.
+        """Return the form of centred features and targets, with weights of one.
 
         Features that are constant up to rounding become zero.
         """
-        factors, n = stack.factors(np.ones(stack.n_kernels)), stack.n_samples
+        factors = stack.factors(np.ones(stack.n_kernels))
+        n = stack.n_samples
         moments = factors.normal_matrix(np.ones(n), precise=True)
-        sums, normal = moments[-1, :-1], moments[:-1, :-1]
+        sums = moments[-1, :-1]
+        normal = moments[:-1, :-1]
         means = sums / n
         squares = np.diag(normal).copy()
         normal -= np.outer(sums, means)
@@ -827,17 +878,17 @@ class FeatureForm:
 
     @cached_property
     def places(self) -> list[slice]:
-        """Where the features of every kernel are."""
+        """The columns of every kernel among the features of all."""
         edges = np.concatenate([[0], np.cumsum(self.stack.widths)])
         return [slice(int(first), int(end)) for first, end in pairwise(edges)]
 
     @cached_property
     def kernel(self) -> Indices:
-        """The number of every feature's kernel."""
+        """The number of the kernel of every feature."""
         return np.repeat(np.arange(self.stack.n_kernels), self.stack.widths)
 
     def at(self, weights: Array, alpha: float = 1.0) -> FeatureLeastSquares:
-        """Return the system at weights and ridge, with the samples that are kept.
+        """Return the system at weights and ridge, for the samples of `rows` if there are any.
 
         Raises
         ------
@@ -868,11 +919,10 @@ class FeatureForm:
         N[np.diag_indices_from(N)] += alpha
         if alpha <= np.finfo(np.float64).eps * np.diag(N).max(initial=0.0):
             raise np.linalg.LinAlgError("The regulariser is lost in rounding.")
-        # What rounding takes from a small α, refined solutions give back.
-        centre_of_used = self.means[used] * roots[:, 0]
-        return self._system(
-            used, np.append(roots[:, 0], 1.0), Cholesky(N), None, alpha, centre_of_used
-        )
+        # Rounding takes digits off a small α; callers refine their solutions.
+        weighted_means = self.means[used] * roots[:, 0]
+        root = np.append(roots[:, 0], 1.0)
+        return self._system(used, root, Cholesky(N), None, alpha, weighted_means)
 
     def _system(
         self,
@@ -883,11 +933,18 @@ class FeatureForm:
         alpha: float,
         means: Array | None,
     ) -> FeatureLeastSquares:
-        """Return the system of a factor, without samples."""
-        total, log_weights = float(self.weight.sum()), float(np.log(self.weight).sum())
-        n = len(self.weight)
+        """Return the system of a factor, without Φ."""
         return FeatureLeastSquares(
-            used, root, factor, B, alpha, means, n, total, log_weights, self.weight
+            used=used,
+            root=root,
+            factor=factor,
+            B=B,
+            alpha=alpha,
+            means=means,
+            n_samples=len(self.weight),
+            total=float(self.weight.sum()),
+            log_weights=float(np.log(self.weight).sum()),
+            weight=self.weight,
         )
 
     def of_samples(self, system: FeatureLeastSquares, rows: Indices) -> FeatureLeastSquares:
@@ -900,22 +957,22 @@ class FeatureForm:
         return system.of_samples(Phi, self.weight[rows])
 
     def diagonal(self, system: FeatureLeastSquares) -> Array:
-        """Return the diagonal of A, the features of some samples at a time."""
+        """Return the diagonal of A, computed for a strip of samples at a time."""
         n = len(self.weight)
         diagonal = np.empty(n)
-        for strip in row_strips(n, STRIP_ENTRIES // max(len(system.root), 1)):
+        for strip in row_strips(n, LEVERAGE_ENTRIES // max(len(system.root), 1)):
             diagonal[strip] = self.of_samples(system, np.arange(strip.start, strip.stop)).diagonal
         return diagonal
 
     def judge(self, point: RidgePoint, loss: Loss | None) -> Judged:
-        """Return the criterion and its slopes.
+        """Return the criterion and its derivatives at a point.
 
         Parameters
         ----------
         point : RidgePoint
-            Where.
+            Weights, ridge and scale.
         loss : Loss, or None
-            Of the residuals of `rows`, each left out; None for the evidence.
+            The loss of the residuals of `rows`, each left out; None for the evidence.
         """
         system = self.at(point.weights, point.alpha)
         b, theta = self._solve(system)
@@ -924,39 +981,39 @@ class FeatureForm:
         beta = system.coefficients(self.Y[self.rows], theta)
         r = system.residuals(beta, self.row_groups)
         value, g, in_scale = loss(r, point.scale)
-        per_feature, in_alpha = system.slopes(beta, r, g, theta, self.row_groups)
-        return Judged(value, self._per_kernel(per_feature), in_alpha, in_scale)
+        in_log_eta, in_log_alpha = system.slopes(beta, r, g, theta, self.row_groups)
+        return Judged(value, self._per_kernel(in_log_eta), in_log_alpha, in_scale)
 
     def residuals_left_out(self, point: RidgePoint) -> Array:
-        """Return the residuals of samples left out."""
+        """Return the residuals of all samples left out, of shape (n, c)."""
         return self._all_samples(point)[2]
 
     def machine(self, point: RidgePoint, loss: Loss | None) -> RidgeMachine:
-        """Return the machine.
+        """Return the machine at a point.
 
         Parameters
         ----------
         point : RidgePoint
             Its weights and ridge.
         loss : Loss, or None
-            Of the residuals of all samples left out, which is the machine's value; None for the
-            evidence.
+            The loss of the residuals of all samples left out, which is the machine's value; None
+            for the evidence.
         """
         system, beta, residuals = self._all_samples(point)
         b, theta = self._solve(system)
-        value = (
-            self._evidence(system, b, theta).value
-            if loss is None
-            else loss(residuals, point.scale)[0]
-        )
-        # The sums of a kernel without a weight are not read.
+        if loss is None:
+            value = self._evidence(system, b, theta).value
+        else:
+            value, _, _ = loss(residuals, point.scale)
+        # θ = √η Zᵀβ. Nobody reads the sums of a kernel without a weight.
         root = self.stack.backend.to_numpy(system.root)[:-1, np.newaxis]
+        sums = theta[:-1] / np.where(root > 0, root, 1.0)
         return RidgeMachine(
             beta=beta,
             intercept=theta[-1],
             residuals=residuals,
             value=value,
-            sums=theta[:-1] / np.where(root > 0, root, 1.0),
+            sums=sums,
             covariance=system.covariance(),
         )
 
@@ -967,64 +1024,80 @@ class FeatureForm:
         return b, backend.to_numpy(system.B @ backend.asarray(b))
 
     def _all_samples(self, point: RidgePoint) -> tuple[FeatureLeastSquares, Array, Array]:
-        """Return the system, the coefficients, and the residuals of samples left out."""
+        """Return the system at a point, its coefficients, and the residuals of samples left out."""
         system = self.at(point.weights, point.alpha)
         _, theta = self._solve(system)
-        beta, residuals = np.empty_like(self.Y), np.empty_like(self.Y)
+        beta = np.empty_like(self.Y)
+        residuals = np.empty_like(self.Y)
         for rows, groups in self._parts():
-            part = self.of_samples(system, rows)
-            beta[rows] = part.coefficients(self.Y[rows], theta)
-            residuals[rows] = part.residuals(beta[rows], consecutive(groups))
+            system_of_rows = self.of_samples(system, rows)
+            beta[rows] = system_of_rows.coefficients(self.Y[rows], theta)
+            residuals[rows] = system_of_rows.residuals(beta[rows], consecutive(groups))
         return system, beta, residuals
 
     def _evidence(self, system: FeatureLeastSquares, b: Array, theta: Array) -> Judged:
-        """Return the evidence and its slopes."""
+        """Return the negative log evidence and its derivatives.
+
+        Parameters
+        ----------
+        system : FeatureLeastSquares
+            The system at the weights and the ridge.
+        b, theta : ndarray of shape (r + 1, c)
+            The results of `_solve`.
+        """
         assert system.B is not None
-        (n, c), alpha, R = self.Y.shape, system.alpha, len(theta) - 1
+        n, c = self.Y.shape
+        alpha = system.alpha
+        R = len(theta) - 1
         explained = float(np.sum(b * theta))
-        # Rounding may leave nothing of targets without noise.
+        # Of targets without noise, rounding may leave a fit of zero or less.
         fit = max(self.square - explained, np.finfo(float).eps * self.square, LEAST_FIT) / alpha
         value, s2 = evidence_value(fit, system.log_det, n, c)
         fitted = 1.0 - alpha * self.stack.backend.to_numpy(system.B.diagonal())[:R]
         # W_mᵀ β = (Φᵀ A Y)_m = θ_m, as A W = diag(w) Φ B.
-        per_feature = 0.5 * (c * fitted - np.sum(theta[:R] ** 2, axis=1) / s2)
+        in_log_eta = 0.5 * (c * fitted - np.sum(theta[:R] ** 2, axis=1) / s2)
         residual = (self.square - explained - alpha * float(np.sum(theta[:R] ** 2))) / alpha
-        slope = 0.5 * (c * (n - 1 - float(fitted.sum())) - residual / s2)
-        return Judged(value, self._per_kernel(per_feature), slope)
+        in_log_alpha = 0.5 * (c * (n - 1 - float(fitted.sum())) - residual / s2)
+        return Judged(value, self._per_kernel(in_log_eta), in_log_alpha)
 
-    def _per_kernel(self, features: Array) -> Array:
-        """Return the sums over the features of every kernel."""
-        return np.bincount(self.kernel, features, self.stack.n_kernels).astype(np.float64)
+    def _per_kernel(self, numbers: Array) -> Array:
+        """Return the sums over the features of each kernel of one number per feature."""
+        return np.bincount(self.kernel, numbers, self.stack.n_kernels).astype(np.float64)
 
     def _parts(self) -> Iterator[tuple[Indices, Groups]]:
-        """Yield all samples in parts, or all groups, with the numbers of the samples of both."""
+        """Yield the numbers of the samples of each strip, and their groups, none of which is cut.
+
+        The features of a strip fit the memory of strips, unless a group is larger.
+        """
         if self.groups is None:
-            every = np.arange(self.stack.n_samples)
-            yield from ((every[part], None) for part in self.stack.strips(copied=True))
+            samples = np.arange(self.stack.n_samples)
+            for strip in self.stack.strips(copied=True):
+                yield samples[strip], None
             return
         ends = np.cumsum([len(S) for S in self.groups])
         rows_at_once = max(self.stack.options.strip_bytes // (8 * len(self.normal)), 1)
         cuts = np.flatnonzero(np.diff(ends // rows_at_once)) + 1
         for i, j in pairwise([0, *cuts.tolist(), len(self.groups)]):
-            yield np.concatenate(self.groups[i:j]), self.groups[i:j]
+            groups = self.groups[i:j]
+            yield np.concatenate(groups), groups
 
-    # Of targets with weights of their own ---------------------------------------------------------
+    # Targets that have weights each ---------------------------------------------------------------
 
     def sizes(self) -> tuple[Array, Array]:
-        """Return of every kernel its trace, and the sum of the squares of its entries."""
+        """Return the trace of every kernel, and the sum of the squares of its entries."""
         assert self.Z is not None
         products = self.stack.backend.to_numpy(self.Z.T @ self.Z)
         traces, squares = np.zeros((2, self.stack.n_kernels))
         for m in range(self.stack.n_kernels):
             of_kernel = self.kernel == m
-            part = products[np.ix_(of_kernel, of_kernel)]
-            traces[m], squares[m] = part.trace(), (part**2).sum()
+            block = products[np.ix_(of_kernel, of_kernel)]
+            traces[m] = block.trace()
+            squares[m] = (block**2).sum()
         return traces, squares
 
     @cached_property
     def _placed(self) -> tuple[ArrayOrTensor, ArrayOrTensor]:
-        """Features, without the constant, and weights of the samples in the precision of
-        `products`."""
+        """Z without the constant, and the samples' weights, in the precision of `products`."""
         assert self.Z is not None
         backend = self.stack.backend
         weight = backend.astype(backend.asarray(self.weight)[:, None], self.dtype)
@@ -1036,37 +1109,40 @@ class FeatureForm:
         Parameters
         ----------
         V : array of shape (n, columns)
-            Where the kernels are, in the precision `dtype`.
+            On the device of the kernels, in the precision `dtype`.
         gammas : array of shape (P, columns)
-            γ of every column.
+            The weights γ of every column.
         """
         Z, weight = self._placed
-        of_features = gammas[self.stack.backend.index(self.kernel)]
-        return V / weight + Z @ (of_features * (Z.T @ V))
+        gammas_of_features = gammas[self.stack.backend.index(self.kernel)]
+        return V / weight + Z @ (gammas_of_features * (Z.T @ V))
 
 
 def with_constant(factors: FactoredGram, rows: Indices) -> ArrayOrTensor:
-    """Return [Z, 1] of some samples in double precision: rounding hides slopes where α is small."""
+    """Return [Z, 1] of some samples, in double precision.
+
+    In single precision rounding would hide the derivatives where α is small.
+    """
     Z = factors.placed_rows(rows)
     return factors.backend.xp.concatenate([Z, factors.backend.asarray(np.ones((len(rows), 1)))], 1)
 
 
 def consecutive(groups: Groups) -> Groups:
-    """Return where the samples of groups are once all are put one after the other."""
-    return groups and np.split(
-        np.arange(sum(map(len, groups))), np.cumsum([len(S) for S in groups[:-1]])
-    )
+    """Return the positions of the groups' samples in the concatenation of all groups."""
+    if not groups:
+        return groups
+    sizes = [len(S) for S in groups]
+    return np.split(np.arange(sum(sizes)), np.cumsum(sizes[:-1]))
 
 
 # Variances and criteria ---------------------------------------------------------------------------
 
 
 def variances(K: ArrayOrTensor, ridge: Array, k: ArrayOrTensor, own: Array) -> Array:
-    """Return the variances of outputs, in units of that of the targets' noise over α; the
-    constant's prior is flat.
+    """Return the posterior variances of outputs, in units of the noise's variance over α.
 
-    They are differences of large numbers where M is ill-conditioned: centring, and a factor in
-    place of the inverse, keep their digits.
+    The constant has a flat prior. Variances are differences of large numbers where M is
+    ill-conditioned: centring, and a factor in place of the inverse, keep their digits.
 
     Parameters
     ----------
@@ -1077,39 +1153,43 @@ def variances(K: ArrayOrTensor, ridge: Array, k: ArrayOrTensor, own: Array) -> A
     k : array of shape (m, n)
         The kernel between new samples and those of the machine.
     own : ndarray of shape (m,)
-        k(x, x).
+        k(x, x) of the new samples.
     """
-    backend, system = backend_of(K), MatrixLeastSquares.of(K, ridge)
+    backend = backend_of(K)
+    system = MatrixLeastSquares.of(K, ridge)
     k = k - backend.asarray(system.offset)
     shift = k.mean(1)
     k = k - shift[:, None]
     V = system.factor.inverse_root() @ k.T
-    left = (1.0 - backend.to_numpy(k) @ system.ones) ** 2 / system.ones.sum()
-    return np.asarray(own - 2.0 * backend.to_numpy(shift) - backend.to_numpy((V * V).sum(0)) + left)
+    explained = backend.to_numpy((V * V).sum(0))
+    of_constant = (1.0 - backend.to_numpy(k) @ system.ones) ** 2 / system.ones.sum()
+    return np.asarray(own - 2.0 * backend.to_numpy(shift) - explained + of_constant)
 
 
 def _congruence(A: ArrayOrTensor, d: Array) -> ArrayOrTensor:
-    """Return A diag(d) A for a symmetric A, by one product of a matrix with its transpose for each
-    sign of d.
+    """Return A diag(d) A for a symmetric A.
 
-    Such a product takes half the operations, of which NumPy makes use.
+    It is BᵀB of the rows with positive d less that of the rows with negative d. NumPy computes the
+    product of a matrix with its own transpose in half the operations.
     """
-    backend, G = backend_of(A), None
+    backend = backend_of(A)
+    G = None
     for sign in (1.0, -1.0):
         rows = np.flatnonzero(sign * d > 0)
-        if len(rows):
-            B = A[backend.index(rows)] if len(rows) < len(d) else backend.copy(A)
-            B *= backend.asarray(np.sqrt(np.abs(d[rows])))[:, None]
-            found = B.T @ B
-            G = sign * found if G is None else G + sign * found
+        if len(rows) == 0:
+            continue
+        B = A[backend.index(rows)] if len(rows) < len(d) else backend.copy(A)
+        B *= backend.asarray(np.sqrt(np.abs(d[rows])))[:, None]
+        product = sign * (B.T @ B)
+        G = product if G is None else G + product
     return backend.zeros(tuple(A.shape)) if G is None else G
 
 
 def squared_loss(r: Array, weight: Array) -> tuple[float, Array]:
-    """Return ½ W c log(Σ_i w_i ‖r_i‖² / (W c)), W = Σ w, and its slopes in r.
+    """Return ½ W c log(Σ_i w_i ‖r_i‖² / (W c)), W = Σ w, and its derivatives in r.
 
-    This is the loss of Gaussian residuals of the likeliest size, in nats. It does not depend on the
-    unit of the targets but for a constant.
+    This is the negative log likelihood of Gaussian residuals with their likeliest variance, in
+    nats. Another unit of the targets adds a constant to it.
     """
     count = float(weight.sum()) * r.shape[1]
     mean = max(float(np.sum(weight[:, np.newaxis] * r**2)) / count, np.finfo(float).tiny)
@@ -1119,7 +1199,7 @@ def squared_loss(r: Array, weight: Array) -> tuple[float, Array]:
 def class_loss(
     r: Array, Y: Array, labels: Indices, scale: float, weight: Array
 ) -> tuple[float, Array, float]:
-    """Return Σ_i w_i log-loss of the outputs f = Y − r, its slopes in r, and that in log a.
+    """Return Σ_i w_i log-loss of the outputs f = Y − r, its derivatives in r, and that in log a.
 
     The loss is that of softmax(a f_i), or of the logistic function of a y_i f_i where there is one
     output.
@@ -1135,24 +1215,23 @@ def class_loss(
 
 
 def softmax_loss(scores: Array, labels: Indices, weight: Array) -> tuple[float, Array]:
-    """Return Σ_i w_i log-loss of softmax(scores), one column per class, and its slopes in the
-    scores."""
-    every = np.arange(len(scores))
-    slope = softmax(scores, axis=1)
-    slope[every, labels] -= 1.0
-    return (
-        float(weight @ (logsumexp(scores, axis=1) - scores[every, labels])),
-        weight[:, np.newaxis] * slope,
-    )
+    """Return Σ_i w_i log-loss of softmax(scores), and its derivatives in the scores.
+
+    Scores have one column per class.
+    """
+    samples = np.arange(len(scores))
+    gradient = softmax(scores, axis=1)
+    gradient[samples, labels] -= 1.0
+    losses = logsumexp(scores, axis=1) - scores[samples, labels]
+    return float(weight @ losses), weight[:, np.newaxis] * gradient
 
 
 def evidence_value(
     fit: float, log_det: float, n: int, c: int, noise: float | None = None
 ) -> tuple[float, float]:
-    """Return the negative log evidence, constants left out, of Gaussian targets with the covariance
-    s² M, and s².
+    """Return the negative log evidence of Gaussian targets with the covariance s² M, and s².
 
-    s² is that of the largest evidence unless it is given; the constant has a flat prior (restricted
+    Additive constants are left out. The constant of the machine has a flat prior (restricted
     likelihood).
 
     Parameters
@@ -1160,35 +1239,38 @@ def evidence_value(
     fit : float
         tr(Yᵀ A Y) of n samples and c targets.
     log_det : float
-        As in `LeastSquares`.
+        log det M + log 1ᵀM⁻¹1.
     n, c : int
         The shape of Y.
     noise : float, optional
-        s².
+        s²; by default the one with the largest evidence.
     """
     s2 = fit / ((n - 1) * c) if noise is None else noise
-    return float(0.5 * fit / s2 + 0.5 * c * log_det + 0.5 * (n - 1) * c * np.log(s2)), s2
+    value = 0.5 * fit / s2 + 0.5 * c * log_det + 0.5 * (n - 1) * c * np.log(s2)
+    return float(value), s2
 
 
 def evidence(
     system: MatrixLeastSquares, Y: Array, noise: float | None = None
 ) -> tuple[float, ArrayOrTensor]:
-    """Return `evidence_value`, and its slope G in M."""
-    beta, c = system.times(Y), Y.shape[1]
+    """Return the negative log evidence of `evidence_value`, and its gradient G in M."""
+    beta = system.times(Y)
+    c = Y.shape[1]
     value, s2 = evidence_at(system, Y, beta, noise)
     right = backend_of(system.A).asarray(beta)
     return value, (0.5 * c) * system.A - right @ (right.T * (0.5 / s2))
 
 
 def evidence_diagonal(system: MatrixLeastSquares, Y: Array, beta: Array) -> Array:
-    """Return the diagonal of G alone."""
-    s2 = evidence_at(system, Y, beta)[1]
+    """Return the diagonal of the gradient G of the negative log evidence, for β = A Y."""
+    _, s2 = evidence_at(system, Y, beta)
     return np.asarray(0.5 * Y.shape[1] * system.diagonal - (0.5 / s2) * np.sum(beta**2, axis=1))
 
 
 def evidence_at(
     system: LeastSquares, Y: Array, beta: Array, noise: float | None = None
 ) -> tuple[float, float]:
-    """Return `evidence_value` of the coefficients β = A Y, without A."""
+    """Return the negative log evidence and s² of `evidence_value`, from the coefficients β = A
+    Y."""
     fit = max(float(np.sum(Y * beta)), LEAST_FIT)
     return evidence_value(fit, system.log_det, len(Y), Y.shape[1], noise)

@@ -1,5 +1,4 @@
-"""A line search of sufficient decrease, for the weights of kernels as for those of features, and
-steps that take it."""
+"""A line search of sufficient decrease, and a descent that takes its steps."""
 
 from __future__ import annotations
 
@@ -10,28 +9,36 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-At = TypeVar("At")
+from kernelmosaic.solvers.tuning import (
+    ARMIJO,
+    FLAT_SLOPE,
+    LARGEST_SHORTENING,
+    LEAST_KINK_FACTOR,
+    LEAST_SMOOTH_FACTOR,
+    MAX_STEP_CHANGES,
+)
 
-#: Share of the value below which rounding hides the sign of a slope.
-FLAT = 1e-14
+#: An evaluation of the value at a point.
+Evaluation = TypeVar("Evaluation")
 
 
 @dataclass(frozen=True)
 class Trials:
-    """Which steps a line search tries.
+    """The steps that a line search tries.
 
     Attributes
     ----------
     attempts : int
-        Most evaluations until the value is low enough.
+        Most steps until the value is low enough.
     size : float
-        Of the first step.
+        The size of the first step.
     least : float
-        The smallest share of a step that is tried next where only values are known; 0.5 halves
+        The smallest factor by which a step is shortened where only values are known; 0.5 halves
         steps.
-    grow, shrink : bool
-        Whether to double a first step that is low enough, and to halve a later one, as long as that
-        pays.
+    grow : bool
+        Whether a first step that is low enough is doubled as long as that lowers the value.
+    shrink : bool
+        Whether a later step that is low enough is halved as long as that lowers the value.
     """
 
     attempts: int
@@ -43,7 +50,7 @@ class Trials:
 
 def line_search(
     evaluate: Callable[[float], Any],
-    here: Any,
+    start: Any,
     slope: float,
     trials: Trials,
     *,
@@ -51,46 +58,51 @@ def line_search(
     slope_at: Callable[[Any], float] | None = None,
     hidden: Callable[[float, Any], bool] = lambda size, end: False,
 ) -> tuple[float, Any] | None:
-    """Return a step along a direction that lowers the value enough, and the evaluation at its end;
-    None if none does.
+    """Return the size of a step that lowers the value enough, and the evaluation at its end.
+
+    None is returned if no step does.
 
     Parameters
     ----------
     evaluate : callable
-        From the size of a step to the evaluation at its end; None ends the search, and no step is
-        returned.
-    here : object
-        The evaluation where the line starts.
+        From the size of a step to the evaluation at its end. Where it returns None the search ends
+        without a step.
+    start : object
+        The evaluation at the start of the line.
     slope : float
-        Of the value at `here` along the direction. A line that rises is not searched; of one whose
-        slope is zero within rounding the first step alone is tried, for where it ends may prove
-        more than the value shows.
+        The derivative of the value along the line at its start. A line that rises is not searched.
+        Where the derivative is zero within rounding the first step alone is tried, since the
+        evaluation at its end may have a better bound although the value is the same.
     trials : Trials
         Which steps to try.
-    value, slope_at : callable
-        From an evaluation to the value, and to its slope along the direction where that is known.
+    value : callable
+        From an evaluation to the value.
+    slope_at : callable, optional
+        From an evaluation to the derivative along the line, where it is known.
     hidden : callable
-        From the size and the evaluation at its end to whether shorter steps would show nothing,
-        either.
+        From the size of a step and the evaluation at its end to whether rounding would hide the
+        effect of shorter steps.
     """
-    attempts, size = trials.attempts, trials.size
-    if 0.0 <= slope <= FLAT * abs(value(here)):
-        slope, attempts = -np.finfo(np.float64).tiny, min(attempts, 1)
-    for attempt in range(attempts if slope < 0 else 0):
+    attempts = trials.attempts
+    size = trials.size
+    is_flat = 0.0 <= slope <= FLAT_SLOPE * abs(value(start))
+    if is_flat:
+        slope = -np.finfo(np.float64).tiny
+        attempts = min(attempts, 1)
+    if not slope < 0:
+        return None
+    for attempt in range(attempts):
         end = evaluate(size)
         if end is None:
             return None
-        rise = value(end) - value(here)
-        if rise <= 1e-4 * size * slope:  # Armijo's rule: a share of what the slope promises
-            factor = 2.0 if attempt == 0 else 0.5
-            for _ in range(6 if (trials.shrink if attempt else trials.grow) else 0):
-                beyond = evaluate(factor * size)
-                if beyond is None:
-                    return None
-                if not value(beyond) < value(end):
-                    break
-                size, end = factor * size, beyond
-            return size, end
+        rise = value(end) - value(start)
+        # Armijo's rule: the value falls by a fraction of what the derivative promises.
+        if rise <= ARMIJO * size * slope:
+            is_first = attempt == 0
+            may_change = trials.grow if is_first else trials.shrink
+            if not may_change:
+                return size, end
+            return _best_multiple(evaluate, size, end, value, 2.0 if is_first else 0.5)
         if hidden(size, end):
             return None
         if slope_at is None:
@@ -100,45 +112,85 @@ def line_search(
     return None
 
 
-def descend(
-    here: At,
-    line: Callable[[At], tuple[Callable[[float], At], float] | None],
-    trials: Trials,
-    most: int,
-) -> At:
-    """Take steps with a line search, at most so many, until no line is left or none falls, and
-    return their end.
+def _best_multiple(
+    evaluate: Callable[[float], Any],
+    size: float,
+    end: Any,
+    value: Callable[[Any], float],
+    factor: float,
+) -> tuple[float, Any] | None:
+    """Return the last of the sizes size · factorᵏ, k = 0, 1, …, up to which the value falls.
 
-    `line` returns where steps of a size along a direction end, and the slope there, of the
-    evaluation that it is given.
+    With it comes the evaluation at its end. None is returned where `evaluate` returns None.
     """
-    for _ in range(most):
-        ahead = line(here)
-        found = None if ahead is None else line_search(ahead[0], here, ahead[1], trials)
-        if found is None:
+    for _ in range(MAX_STEP_CHANGES):
+        beyond = evaluate(factor * size)
+        if beyond is None:
+            return None
+        if not value(beyond) < value(end):
             break
-        here = found[1]
-    return here
+        size = factor * size
+        end = beyond
+    return size, end
+
+
+def descend(
+    start: Evaluation,
+    line: Callable[[Evaluation], tuple[Callable[[float], Evaluation], float] | None],
+    trials: Trials,
+    max_steps: int,
+) -> Evaluation:
+    """Return the evaluation after up to `max_steps` steps, each with a line search.
+
+    Steps end earlier where there is no line, or none of its steps lowers the value.
+
+    Parameters
+    ----------
+    start : object
+        The evaluation at the start.
+    line : callable
+        From an evaluation to the line that starts at its point: a function from the size of a step
+        to the evaluation at its end, and the derivative at the start. None if there is no line.
+    trials : Trials
+        Which steps of a line to try.
+    max_steps : int
+        Most steps.
+    """
+    current = start
+    for _ in range(max_steps):
+        next_line = line(current)
+        if next_line is None:
+            break
+        evaluate, slope = next_line
+        step = line_search(evaluate, current, slope, trials)
+        if step is None:
+            break
+        _, current = step
+    return current
 
 
 def _parabola(rise: float, slope: float, least: float) -> float:
-    """Return the factor to where a parabola through two values and one slope is lowest, within
-    reason."""
+    """Return the factor to the minimum of the parabola through two values and one derivative.
+
+    It is between `least` and 0.5. Rise and slope are per unit of the step.
+    """
     curvature = rise - slope
     if not np.isfinite(curvature) or curvature <= 0:
         return 0.5
     return float(np.clip(-0.5 * slope / curvature, least, 0.5))
 
 
-def _shrink(rise: float, slope_here: float, slope_end: float, *, smooth: bool) -> float:
-    """Return the factor by which to shorten a step after which the value rises again, all slopes a
-    unit of the step.
+def _shrink(rise: float, slope_start: float, slope_end: float, *, smooth: bool) -> float:
+    """Return the factor by which to shorten a step at whose end the value rises.
 
-    A smooth value is taken as quadratic, its slope as linear; if that did not do, there is a kink
-    between the two points, and the value is taken as the larger of its two tangents.
+    A smooth value is taken as quadratic, its derivative as linear. Where that did not do there is a
+    kink between the two points, and the value is taken as the larger of its two tangents. Rise and
+    slopes are per unit of the step.
     """
     if not slope_end > 0:
         return 0.5
     if smooth:
-        return float(np.clip(slope_here / (slope_here - slope_end), 0.1, 0.7))
-    return float(np.clip((slope_end - rise) / (slope_end - slope_here), 1e-3, 0.7))
+        root = slope_start / (slope_start - slope_end)
+        return float(np.clip(root, LEAST_SMOOTH_FACTOR, LARGEST_SHORTENING))
+    crossing = (slope_end - rise) / (slope_end - slope_start)
+    return float(np.clip(crossing, LEAST_KINK_FACTOR, LARGEST_SHORTENING))

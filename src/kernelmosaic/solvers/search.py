@@ -1,5 +1,4 @@
-"""The loop of all searches: steps that are taken one after the other until one says that it is the
-last."""
+"""The loop of all searches, which take steps until one says that it is the last."""
 
 from __future__ import annotations
 
@@ -8,11 +7,14 @@ from typing import Self
 
 
 class Search:
-    """A search that improves step by step; subclasses say what a step is, and when none is left to
-    take."""
+    """A search that improves its state step by step; subclasses override the methods below.
+
+    `improve` calls them in this order: `context`, `begin`, then `goes_on`, `step` and `end_step` in
+    turns, and `finish`.
+    """
 
     def improve(self) -> Self:
-        """Take steps until the search has reached what it is for, or nothing is left to try."""
+        """Take steps until `goes_on` or `step` returns False, and return the search itself."""
         with self.context():
             self.begin()
             while self.goes_on() and self.step():
@@ -21,23 +23,22 @@ class Search:
         return self
 
     def context(self) -> AbstractContextManager[None]:
-        """Return the context of the steps, which may show how far the search is; by default
-        nothing."""
+        """Return the context manager within which all steps are taken; by default an empty one."""
         return nullcontext()
 
     def begin(self) -> None:
-        """Do what comes before the first step."""
+        """Prepare the first step."""
 
     def goes_on(self) -> bool:
-        """Whether another step is to be taken."""
+        """Return whether another step is to be taken."""
         return True
 
     def step(self) -> bool:
-        """Take a step; False if it was the last."""
+        """Take a step, and return False if it was the last."""
         return False
 
     def end_step(self) -> None:
-        """Take note of a step that was not the last."""
+        """Record a step that was not the last."""
 
     def finish(self) -> None:
-        """Do what comes after the last step."""
+        """Complete the result after the last step."""

@@ -46,8 +46,134 @@ AT_BOUND = 1.0 - 1e-9
 #: Curvature below which a direction counts as flat: the kernel is positive semi-definite only up to
 #: rounding.
 FLAT_CURVATURE = 1e-12
+#: Steps after which a solve ends: the larger of so many, and so many per sample. That is about five
+#: times what the hardest problems take that converge.
+MOST_STEPS_OF_FEW = 50_000
+MAX_STEPS_PER_SAMPLE = 500
+#: Least steps of a run, after which the gap is computed, of few samples and of more
+#: (`SolverOptions.few_samples`).
+LEAST_RUN_OF_FEW = 100
+LEAST_RUN_OF_MANY = 1000
+#: Steps of few samples that take as long as computing the gap.
+ASSESSMENT_STEPS = 100
+#: Newton steps are tried this many times earlier on few samples.
+FEW_SAMPLES_NEWTON_FACTOR = 6
+#: Factor by which the flops allowed to Newton steps grow each time (chosen by hand).
+NEWTON_ALLOWANCE_GROWTH = 2
+#: Relative to the sizes of the coefficients: an error of their sum above this is mended before the
+#: certificate.
+PAIR_SUM_ROUNDING = 1e-14
+#: Relative to the largest residual: a target of the violation below this is below its rounding.
+REACHED_ROUNDING = 1e-15
+#: The first run aims at this fraction of the violation. A later one aims at `TARGET_SAFETY` times
+#: the violation at which the gap would meet the tolerance, but multiplies the last target by a
+#: factor between the two limits (chosen by hand). A target is never zero.
+FIRST_TARGET_FRACTION = 0.1
+TARGET_SAFETY = 0.7
+SMALLEST_TARGET_FACTOR = 0.05
+LARGEST_TARGET_FACTOR = 0.5
+LEAST_TARGET = 1e-300
 #: Samples that compiled steps handle at once: the keys of a strip stay in the first-level cache.
 STRIP = 512
+
+# Newton steps on free samples (`free_newton`) -----------------------------------------------------
+
+#: Size of a step that counts as one: it differs from one by rounding (chosen by hand).
+WHOLE_STEP = 0.999
+#: Coefficients. Up to so many move from a device to the host to be cut back to the box.
+MOST_HOST_SAMPLES = 20_000
+#: Steps to the shift that meets a sum; halving the interval alone would take about as many to the
+#: last digit.
+MAX_SUM_STEPS = 60
+#: Change of the shift, relative to its size and to those of the coefficients, that is rounding.
+SHIFT_ROUNDING = 1e-15
+#: Relative to the mean diagonal: least noise of the entries of a block. And the least noise of all.
+LEAST_RELATIVE_NOISE = 1e-10
+LEAST_BLOCK_NOISE = 1e-12
+#: Flops of a factorisation that take as long as updating one entry of an inverse.
+INVERSE_FLOPS_PER_ENTRY = 80
+#: Largest fraction by which the diagonal of a block grows to be factorised (chosen by hand).
+GRAM_FORM_JITTER = 0.01
+
+# Line searches (`line_search`) --------------------------------------------------------------------
+
+#: Fraction of the value below which rounding hides the sign of a derivative.
+FLAT_SLOPE = 1e-14
+#: Fraction of the decrease that the derivative promises, of which a step must keep so much: the
+#: usual constant of Armijo's rule.
+ARMIJO = 1e-4
+#: Doublings or halvings of a step that is low enough (chosen by hand).
+MAX_STEP_CHANGES = 6
+#: Factors by which a step is shortened where the derivative at its end is known: the least one of a
+#: smooth value and of one with a kink, and the largest one (chosen by hand).
+LEAST_SMOOTH_FACTOR = 0.1
+LEAST_KINK_FACTOR = 1e-3
+LARGEST_SHORTENING = 0.7
+
+# Rounds of working sets (`working_set`) -----------------------------------------------------------
+
+#: Linear systems of kernels that are not stored: conjugate-gradient steps of one solve, and solves,
+#: each of which corrects the previous one (chosen by hand).
+CG_STEPS = 1000
+MAX_CG_SOLVES = 6
+#: Relative residual of the first solve, as a fraction of the root of the tolerance, and the factor
+#: by which later solves lower it. The gap falls with the square of the residual.
+CG_FIRST_GOAL = 0.03
+CG_GOAL_FACTOR = 0.1
+#: Fraction of the diagonal of K that stays beside its low-rank factors, so that programs without a
+#: ridge get one; relative gap to which that start is solved (both chosen by hand).
+UNEXPLAINED_DIAGONAL = 1e-3
+LOW_RANK_START_GAP = 0.1
+#: Intercepts that are compared at once on a device; the certificate takes the best one instead.
+INTERCEPT_CANDIDATES = 64
+#: Newton steps after the first one, those that may be cut back to the box, and the fraction of the
+#: first step's gain below which a step is the last (chosen by hand).
+NEWTON_BUDGET = 3
+NEWTON_CUT_BACKS = 4
+NEWTON_LEAST_GAIN = 0.02
+#: Rounds that take about as long as Newton steps where the host computes products.
+NEWTON_WAIT_ON_HOST = 4
+#: Fraction of the largest residual of all rounds. Below it the residual is computed anew: of the
+#: seven digits that products in single precision have, three are lost.
+LOST_RESIDUAL = 1e-3
+#: Rounds are solved to this fraction of the tolerance, or, while samples are outside of them, to a
+#: fraction of the current gap if that is larger; the fraction is smaller for kernels in factors
+#: (chosen by hand).
+ROUND_GAP = 0.1
+EARLY_ROUND_GAP = 0.1
+FACTORED_EARLY_ROUND_GAP = 0.01
+#: A round after which the gap is above this fraction of the gap before is slow: the next ones are
+#: solved to `ROUND_FACTOR_STEP` of the gap, and to no less than `LEAST_ROUND_FACTOR` of the first
+#: (chosen by hand).
+SLOW_ROUND_GAP_RATIO = 0.5
+ROUND_FACTOR_STEP = 0.1
+LEAST_ROUND_FACTOR = 1e-8
+#: Samples per free sample in a round of a kernel in factors (chosen by hand).
+SAMPLES_PER_FREE_SAMPLE = 3
+#: Pair steps per sample of a round. Few samples have had their pair steps before the rounds:
+#: interior points take over sooner.
+MAX_ROUND_STEPS = 200
+MAX_ROUND_STEPS_OF_FEW = 30
+
+# Least squares (`least_squares`) ------------------------------------------------------------------
+
+#: Largest fraction by which the diagonal of M grows where rounding leaves M indefinite. A matrix
+#: that needs more has lost its ridge; `RIDGE_REFINEMENTS` make up for smaller ones.
+LARGEST_RIDGE_JITTER = 1e-4
+#: Rounds in which the residual of the linear system is solved for (chosen by hand).
+RIDGE_REFINEMENTS = 3
+#: Largest entry of the residual that may be left after them, relative to the largest target:
+#: outputs are off by it.
+LARGEST_RIDGE_RESIDUAL = 1e-3
+#: Least tr(Yᵀ A Y), in squared units of the targets, whose logarithm is taken: of constant targets
+#: it is zero.
+LEAST_FIT = 1e-30
+#: Fraction of its mean square below which the variance of a feature is rounding: it is constant.
+CONSTANT_FEATURE = 1e-12
+#: Least 1 − leverage of a sample in centred features, as exact as their refined solutions are.
+LEAST_LEFT_OF_CENTRED = 1e-10
+#: Entries of centred features that are held at once where leverages are computed: 128 MB.
+LEVERAGE_ENTRIES = 2**24
 
 # Interior points (`interior_point`, `weight_path`) ------------------------------------------------
 
@@ -108,6 +234,27 @@ CLASS_SYSTEM_RESIDUAL = 1e-10
 CLASS_SUM_RESIDUAL = 1e-12
 #: Refinements of the solution of one Newton system; chosen by hand.
 CLASS_REFINEMENTS = 2
+
+# Interior points over weights and coefficients: `WeightPath`
+
+#: Relative to the sizes of the coefficients. While their sum misses the total by more than this,
+#: the iterate proves no gap.
+WEIGHT_PATH_SUM_ERROR = 1e-9
+#: Steps in a row without a smaller gap after which rounding prevents progress.
+MOST_IDLE_WEIGHT_STEPS = 12
+#: Fraction of a Newton step. A step that the bounds cut shorter than this shows rounding.
+SHORTEST_WEIGHT_STEP = 1e-8
+#: Largest fraction by which a diagonal grows so that a matrix is positive definite in spite of
+#: rounding.
+LARGEST_WEIGHT_PATH_JITTER = 1e-6
+#: Samples per feature up to which the system of the samples is solved: it is more work above two,
+#: but loses fewer digits.
+NARROW_RATIO = 4
+#: Relative to the largest ½βᵀK_mβ: least product of a distance and a multiplier at the start
+#: (chosen by hand).
+LEAST_MU = 1e-12
+#: Fraction of the linear slack above which the exact one replaces it (chosen by hand).
+EXACT_SLACK = 0.3
 
 # Kernels in factors (`factored`) ------------------------------------------------------------------
 

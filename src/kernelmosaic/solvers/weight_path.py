@@ -13,8 +13,10 @@ the matrix
 
 so that a step costs one combined kernel and one Cholesky factorisation of order n, whatever the
 number of the kernels and their ranks. Kernels of few features cost less: a step is then linear in
-n. Nothing is lost where many β solve the machine at the best weights, which is where methods stop
-that read the slopes of the machine's value.
+n. The method also converges where many β solve the machine at the best weights. The machine's value
+is not differentiable there, which stops methods that follow its gradient.
+
+`WeightPath` is the search. It reads the kernels as `WeightedKernels`: matrices or features.
 """
 
 from __future__ import annotations
@@ -40,44 +42,46 @@ from kernelmosaic.solvers.interior_point import (
 )
 from kernelmosaic.solvers.program import Matrix, Program, Vector, relative_gap
 from kernelmosaic.solvers.search import Search
-from kernelmosaic.solvers.tuning import FRACTION_TO_BOUNDARY
-
-#: A sum of coefficients that misses its total by more than this share of their sizes proves no gap.
-SUM_MET = 1e-9
-#: Steps in a row without a smaller gap after which rounding is in the way.
-MOST_IDLE = 12
-#: A share of the step that the bounds allow; shorter steps show rounding.
-SHORTEST = 1e-8
-#: The largest share by which a diagonal grows so that a matrix is positive definite in spite of
-#: rounding.
-LARGEST_JITTER = 1e-6
-#: Samples per feature up to which the system of the samples is solved: it is more work above two,
-#: but loses less.
-NARROW = 4
-
+from kernelmosaic.solvers.tuning import (
+    EXACT_SLACK,
+    FRACTION_TO_BOUNDARY,
+    LARGEST_WEIGHT_PATH_JITTER,
+    LEAST_MU,
+    MOST_IDLE_WEIGHT_STEPS,
+    NARROW_RATIO,
+    SHORTEST_WEIGHT_STEP,
+    WEIGHT_PATH_SUM_ERROR,
+)
 
 #: From right-hand sides, one or more in columns, to the solutions of a linear system.
 Solve = Callable[[Array], Array]
 
 
 class WeightedKernels(ABC):
-    """The kernels K_m, already divided by their squared penalties, as the interior points read
-    them."""
+    """The kernels K_m, divided by their squared penalties, with the operations of a step."""
 
     n_kernels: int
 
     @abstractmethod
     def products(self, beta: Vector) -> Matrix:
-        """Return v_m = K_mβ, of shape (P, n)."""
+        """Return the products v_m = K_mβ, of shape (P, n)."""
 
     @abstractmethod
     def factorise(
         self, theta: Vector, beta: Vector, products: Matrix, factors: Vector, root: Vector
     ) -> Solve:
-        """Return what solves systems in I + R H R, with R = diag root and H = Σ θ_m K_m + Σ
-        factors_m v_m v_mᵀ.
+        """Return the solver of systems in I + R H R, with R = diag root and H the kernels'
+        curvature.
 
-        The v_m are the products of the kernels with β.
+        H = Σ θ_m K_m + Σ factors_m v_m v_mᵀ.
+
+        Parameters
+        ----------
+        theta, factors : ndarray of shape (P,)
+        beta : ndarray of shape (n,)
+        products : ndarray of shape (P, n)
+            The v_m = K_mβ.
+        root : ndarray of shape (n,)
         """
 
     @abstractmethod
@@ -97,7 +101,9 @@ class MatrixKernels(WeightedKernels):
     """
 
     def __init__(self, stack: Any, scale: Vector) -> None:
-        self.stack, self.scale, self.n_kernels = stack, scale, len(scale)
+        self.stack = stack
+        self.scale = scale
+        self.n_kernels = len(scale)
 
     def products(self, beta: Vector) -> Matrix:
         return np.asarray(self.scale[:, np.newaxis] * self.stack.products(beta))
@@ -110,7 +116,7 @@ class MatrixKernels(WeightedKernels):
         H += (products.T * factors) @ products
         H *= root
         H *= root[:, np.newaxis]
-        factor = Cholesky(H, 1.0, most=LARGEST_JITTER)
+        factor = Cholesky(H, 1.0, most=LARGEST_WEIGHT_PATH_JITTER)
         return lambda right: np.asarray(factor.solve(right))
 
     def mean_diagonal(self, theta: Vector) -> float:
@@ -129,7 +135,9 @@ class FactoredKernels(WeightedKernels):
     """
 
     def __init__(self, features: Matrix, kernels: Indices) -> None:
-        self.Z, self.kernels, self.n_kernels = features, kernels, int(kernels[-1]) + 1
+        self.Z = features
+        self.kernels = kernels
+        self.n_kernels = int(kernels[-1]) + 1
         self.starts = np.searchsorted(kernels, np.arange(self.n_kernels))
         self._mean_diagonals = np.add.reduceat(
             np.einsum("ri,ri->r", features, features), self.starts
@@ -151,9 +159,13 @@ class FactoredKernels(WeightedKernels):
         # the a_m that follows.
         sums = self.Z @ beta
         squares = np.add.reduceat(sums**2, self.starts)
-        narrow, wide = np.sqrt(theta), np.sqrt(theta + factors * squares)
-        a = np.divide(wide - narrow, squares, out=np.zeros(len(theta)), where=squares > 0)
-        roots = narrow[self.kernels, np.newaxis] * self.Z
+        # The square roots of its eigenvalues: beside c_m, and along c_m.
+        root_beside = np.sqrt(theta)
+        root_along = np.sqrt(theta + factors * squares)
+        a = np.divide(
+            root_along - root_beside, squares, out=np.zeros(len(theta)), where=squares > 0
+        )
+        roots = root_beside[self.kernels, np.newaxis] * self.Z
         roots += (a[self.kernels] * sums)[:, np.newaxis] * products[self.kernels]
         roots *= root
         return solve_shifted(roots.T)
@@ -163,15 +175,15 @@ class FactoredKernels(WeightedKernels):
 
 
 def solve_shifted(B: Matrix) -> Solve:
-    """Return what solves systems in I + BBᵀ, for B of shape (n, R).
+    """Return the solver of systems in I + BBᵀ, for B of shape (n, R).
 
-    The identity is raised by the rounding of the diagonal of BBᵀ. Else the rounding of right-hand
-    sides would be multiplied without bound along directions in which many samples with large rows
-    are free.
+    Where features are few, the rounding of the diagonal of BBᵀ is added to the identity. Else the
+    rounding of right-hand sides would be multiplied without bound along directions in which many
+    samples with large rows are free.
     """
     n, R = B.shape
-    if n <= NARROW * R:
-        factor = Cholesky(B @ B.T, 1.0, most=LARGEST_JITTER)
+    if n <= NARROW_RATIO * R:
+        factor = Cholesky(B @ B.T, 1.0, most=LARGEST_WEIGHT_PATH_JITTER)
         return lambda right: np.asarray(factor.solve(right))
     raised = 1.0 + 0.5 * rounding(np.float64, n) * np.einsum("ir,ir->i", B, B)
     root = 1.0 / np.sqrt(raised)
@@ -185,26 +197,29 @@ def solve_shifted(B: Matrix) -> Solve:
 
 
 def _factorise_features(B: Matrix) -> Solve:
-    """Return what solves systems in I + BBᵀ where features are few beside the samples.
+    """Return the solver of systems in I + BBᵀ where features are few beside the samples.
 
     The system is that of (y, v) with y + Bv = f and Bᵀy − v = 0. Samples whose rows of B are small
-    are eliminated. The R samples and more of the largest rows stay beside v: free samples are that
-    few, their rows grow without bound towards the end of a path, and to eliminate them, as the
-    formula of Sherman, Morrison and Woodbury does, would leave of y the rounding of numbers that
-    cancel.
+    are eliminated. About 1.25 R samples, those with the largest rows, stay in the system beside v.
+    Free samples are at most that many, and their rows grow without bound towards the end of a path.
+    To eliminate them, as the formula of Sherman, Morrison and Woodbury does, would leave in y only
+    the rounding of numbers that cancel.
     """
     n, R = B.shape
-    n_kept = min(n, R + R // 4 + 8)
-    order = np.argpartition(np.einsum("ir,ir->i", B, B), n - n_kept)
-    rest, kept = order[: n - n_kept], order[n - n_kept :]
-    B_rest, B_kept = B[rest], B[kept]
-    M = np.zeros((n_kept + R, n_kept + R))
-    M[:n_kept, n_kept:], M[n_kept:, :n_kept] = B_kept, B_kept.T
-    M[n_kept:, n_kept:] = -(B_rest.T @ B_rest)
+    n_large = min(n, R + R // 4 + 8)
+    order = np.argpartition(np.einsum("ir,ir->i", B, B), n - n_large)
+    small = order[: n - n_large]
+    large = order[n - n_large :]
+    B_small = B[small]
+    B_large = B[large]
+    M = np.zeros((n_large + R, n_large + R))
+    M[:n_large, n_large:] = B_large
+    M[n_large:, :n_large] = B_large.T
+    M[n_large:, n_large:] = -(B_small.T @ B_small)
     diagonal = np.einsum("ii->i", M)
-    diagonal[:n_kept] += 1.0
-    diagonal[n_kept:] -= 1.0
-    # Rows and columns of one size, by powers of two, which round nothing.
+    diagonal[:n_large] += 1.0
+    diagonal[n_large:] -= 1.0
+    # Rows and columns are scaled to about one size, by powers of two, which round nothing.
     scale = np.exp2(-np.round(0.5 * np.log2(np.abs(M).max(axis=1))))
     M *= scale
     M *= scale[:, np.newaxis]
@@ -214,38 +229,40 @@ def _factorise_features(B: Matrix) -> Solve:
 
     def solve_both(f: Array, g: Array) -> tuple[Array, Array]:
         """Return y and v with y + Bv = f and Bᵀy − v = g, for right-hand sides in columns."""
-        right = np.concatenate([f[kept], g - B_rest.T @ f[rest]])
-        answer, _ = dsytrs(factor, pivots, scale[:, np.newaxis] * right, lower=True)
-        answer *= scale[:, np.newaxis]
-        y, v = np.empty(f.shape), answer[n_kept:]
-        y[kept], y[rest] = answer[:n_kept], f[rest] - B_rest @ v
+        right = np.concatenate([f[large], g - B_small.T @ f[small]])
+        solution, _ = dsytrs(factor, pivots, scale[:, np.newaxis] * right, lower=True)
+        solution *= scale[:, np.newaxis]
+        v = solution[n_large:]
+        y = np.empty(f.shape)
+        y[large] = solution[:n_large]
+        y[small] = f[small] - B_small @ v
         return y, v
 
     def solve(right: Array) -> Array:
         f = right.reshape(n, -1)
         y, v = solve_both(f, np.zeros((R, f.shape[1])))
-        # What both equations leave over is solved for again.
-        y_left, _ = solve_both(f - y - B @ v, v - B.T @ y)
-        return np.asarray((y + y_left).reshape(right.shape))
+        # One step of refinement: the residuals of both equations are solved for.
+        correction, _ = solve_both(f - y - B @ v, v - B.T @ y)
+        return np.asarray((y + correction).reshape(right.shape))
 
     return solve
 
 
 @dataclass(frozen=True)
 class WeightPathEnd:
-    """Where the interior points stopped: the best of all steps.
+    """The iterate of the interior points with the smallest gap.
 
     Attributes
     ----------
     theta : ndarray of shape (P,)
         Weights, of sum one over those that are learned.
     is_idle : ndarray of shape (P,)
-        Whether a weight leads to zero.
+        Whether a weight converges to zero.
     beta : ndarray of shape (n,)
         Coefficients strictly within their bounds.
     at_lower, at_upper : ndarray of shape (n,)
-        Whether a coefficient leads to its lower or upper bound; with a tube, to zero where both are
-        set.
+        Whether a coefficient converges to its lower or upper bound; with a tube, to zero where both
+        are set.
     gap : float
         The relative gap between the values of weights and coefficients.
     """
@@ -259,11 +276,13 @@ class WeightPathEnd:
 
 
 class _Direction(NamedTuple):
-    """Changes of the variables between bounds, of their multipliers, of intercept, γ, weights,
-    slacks, and of β."""
+    """A Newton direction: the change of every variable of `WeightPath` of the same name, and of β.
+
+    `multipliers` are those of the bounds.
+    """
 
     x: Array
-    force: Array
+    multipliers: Array
     intercept: float
     gamma: float
     theta: Vector
@@ -275,7 +294,7 @@ class WeightPath(Search):
     """Mehrotra's predictor and corrector on the conditions of optimality of both β and θ.
 
     As in `CentralPath`, the variables x between bounds are β, or with a tube the two parts of β =
-    x₀ − x₁, each of which pays ε; arrays of them have shape (parts, n).
+    x₀ − x₁, each of which costs ε; arrays of them have shape (parts, n).
 
     Parameters
     ----------
@@ -283,62 +302,84 @@ class WeightPath(Search):
         The kernels.
     program : Program
         The machine without its kernel, with a bound on some coefficient.
-    kept : ndarray of shape (P,), optional
-        Weights that kernels keep; NaN for those that are learned. By default all are learned.
+    fixed_weights : ndarray of shape (P,), optional
+        Weights that do not change; NaN for those that are learned. By default all are learned.
 
     Attributes
     ----------
+    learned : ndarray
+        The numbers of the kernels whose weights are learned.
+    theta, gamma, slack : ndarray of shape (P,), float, ndarray of shape (learned,)
+        The weights, γ, and the slacks γ − ½βᵀK_mβ of the kernels with learned weights.
+    x, intercept, bounds : ndarray of shape (parts, n), float, Bounds
+        The variables, the multiplier of Σβ = total, and distances and multipliers of the bounds.
+    products, q : ndarray of shape (P, n) and (P,)
+        K_mβ and ½βᵀK_mβ.
     best : WeightPathEnd
-        The step with the smallest gap.
+        The iterate with the smallest gap.
     history : list of (float, float)
         Objective and gap at the start and after every step.
     """
 
     def __init__(
-        self, kernels: WeightedKernels, program: Program, kept: Vector | None = None
+        self, kernels: WeightedKernels, program: Program, fixed_weights: Vector | None = None
     ) -> None:
-        self.kernels, self.program = kernels, program
-        # When to stop; see `follow`.
-        self.tol, self.max_iter, self.n_idle_steps = 0.0, 0, 0
-        p, P, is_split = program, kernels.n_kernels, bool(program.epsilon)
-        self.learned: Indices = np.arange(P) if kept is None else np.flatnonzero(np.isnan(kept))
-        self.theta = np.zeros(P) if kept is None else np.where(np.isnan(kept), 0.0, kept)
+        self.kernels = kernels
+        self.program = program
+        # The arguments of `follow`, and its count of steps without a smaller gap.
+        self.tol = 0.0
+        self.max_iter = 0
+        self.n_idle_steps = 0
+
+        # 1. Equal weights.
+        P = kernels.n_kernels
+        if fixed_weights is None:
+            self.learned: Indices = np.arange(P)
+            self.theta = np.zeros(P)
+        else:
+            is_learned = np.isnan(fixed_weights)
+            self.learned = np.flatnonzero(is_learned)
+            self.theta = np.where(is_learned, 0.0, fixed_weights)
         self.theta[self.learned] = 1.0 / len(self.learned)
 
-        # 1. Variables well between their bounds.
-        self.sign = np.array([[1.0], [-1.0]] if is_split else [[1.0]])
-        upper = np.stack([p.upper, -p.lower]) if is_split else p.upper[np.newaxis]
-        lower = np.zeros_like(upper) if is_split else p.lower[np.newaxis]
-        self.cost = p.epsilon - self.sign * p.target
+        # 2. Variables well between their bounds.
+        is_split = bool(program.epsilon)
+        if is_split:
+            self.sign = np.array([[1.0], [-1.0]])
+            upper = np.stack([program.upper, -program.lower])
+            lower = np.zeros_like(upper)
+        else:
+            self.sign = np.array([[1.0]])
+            upper = program.upper[np.newaxis]
+            lower = program.lower[np.newaxis]
+        self.cost = program.epsilon - self.sign * program.target
         self.moves = upper > lower
-        has_bound = self.moves & np.isfinite(np.stack([lower, upper]))
-        at_rest = np.where(np.isfinite(lower), lower, 0.0)
-        self.x = np.where(
-            self.moves,
-            start_between_bounds(kernels.mean_diagonal(self.theta), p, lower, upper, has_bound),
-            at_rest,
-        )
-        if p.total is not None:
-            self.x = move_to_total(p.total, self.x, self.sign, lower, upper)
+        limits = np.stack([lower, upper])
+        has_bound = self.moves & np.isfinite(limits)
+        mean_diagonal = kernels.mean_diagonal(self.theta)
+        start = start_between_bounds(mean_diagonal, program, lower, upper, has_bound)
+        fixed_x = np.where(np.isfinite(lower), lower, 0.0)
+        self.x = np.where(self.moves, start, fixed_x)
+        if program.total is not None:
+            self.x = move_to_total(program.total, self.x, self.sign, lower, upper)
         self._read_products()
 
-        # 2. Multipliers of the bounds that match the slopes, and keep all products of one size.
-        self.intercept = p.best_intercept(self.theta @ self.products)
+        # 3. Multipliers of the bounds that match the gradient, and keep all products with the
+        #    distances of one size.
+        self.intercept = program.best_intercept(self.theta @ self.products)
         side = np.array([1.0, -1.0]).reshape(2, 1, 1)
-        room = np.where(has_bound, side * (self.x - np.stack([lower, upper])), 1.0)
-        slope = self._slope()
+        distances = np.where(has_bound, side * (self.x - limits), 1.0)
+        gradient = self._gradient()
         is_bounded = has_bound.any(axis=0)
-        nearest = np.where(has_bound, room, np.inf).min(axis=0)
-        mu = (
-            float(np.mean(np.abs(slope[is_bounded]) * nearest[is_bounded]))
-            if is_bounded.any()
-            else 0.0
-        )
-        mu = max(mu, 1e-12 * float(self.q.max()), 1e-300)
-        force = np.where(has_bound, np.maximum(side * slope, 0.0) + mu / room, 0.0)
-        self.bounds = Bounds(room, force, has_bound)
+        nearest = np.where(has_bound, distances, np.inf).min(axis=0)
+        mu = 0.0
+        if is_bounded.any():
+            mu = float(np.mean(np.abs(gradient[is_bounded]) * nearest[is_bounded]))
+        mu = max(mu, LEAST_MU * float(self.q.max()), 1e-300)
+        multipliers = np.where(has_bound, np.maximum(side * gradient, 0.0) + mu / distances, 0.0)
+        self.bounds = Bounds(distances, multipliers, has_bound)
 
-        # 3. γ above all forms, and weights that make the products with their slacks equal.
+        # 4. γ above all forms, and weights that make the products with their slacks equal.
         self.gamma = float(self.q[self.learned].max()) + len(self.learned) * mu
         self.slack = self.gamma - self.q[self.learned]
         self.theta[self.learned] = (1.0 / self.slack) / float((1.0 / self.slack).sum())
@@ -347,32 +388,42 @@ class WeightPath(Search):
         self.history = [(value, gap)]
 
     def follow(self, tol: float, max_iter: int) -> WeightPathEnd:
-        """Go on until the relative gap is at most `tol`, rounding ends it, or `max_iter` steps were
-        taken in all."""
-        self.tol, self.max_iter, self.n_idle_steps = tol, max_iter, 0
+        """Take steps until the relative gap is at most `tol`, and return the best iterate.
+
+        Steps end earlier where rounding prevents progress, or `max_iter` steps were taken, with
+        those of earlier calls.
+        """
+        self.tol = tol
+        self.max_iter = max_iter
+        self.n_idle_steps = 0
         return self.improve().best
 
     @contextmanager
     def context(self) -> Iterator[None]:
-        """What is not finite is never moved to."""
+        """Return a context of one BLAS thread in which NumPy does not warn.
+
+        A direction that is not finite is never taken.
+        """
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"), one_blas_thread():
             yield
 
     def goes_on(self) -> bool:
-        """Whether the gap is above `tol`, steps are left, and the last ones have not all been
-        idle."""
-        has_room = len(self.history) <= self.max_iter
-        return self.best.gap > self.tol and has_room and self.n_idle_steps < MOST_IDLE
+        """Return whether the gap is above `tol`, steps are left, and one of the last made
+        progress."""
+        has_steps = len(self.history) <= self.max_iter
+        has_progress = self.n_idle_steps < MOST_IDLE_WEIGHT_STEPS
+        return self.best.gap > self.tol and has_steps and has_progress
 
     def end_step(self) -> None:
-        """Assess where the step has ended."""
+        """Record value and gap after a step, and the iterate if its gap is the smallest."""
         value, gap = self._assess()
         self.history.append((value, gap))
         self.n_idle_steps += 1
         if gap < self.best.gap:
-            self.best, self.n_idle_steps = self._end(gap), 0
+            self.best = self._end(gap)
+            self.n_idle_steps = 0
 
-    # What the iterate is worth --------------------------------------------------------------------
+    # Values of the iterate ------------------------------------------------------------------------
 
     @property
     def beta(self) -> Vector:
@@ -380,61 +431,79 @@ class WeightPath(Search):
         return np.asarray((self.sign * self.x).sum(axis=0))
 
     def _read_products(self) -> None:
+        """Compute the products and the forms of the current β."""
         beta = self.beta
         self.products = self.kernels.products(beta)
         # Rounding can make the form of a positive semi-definite matrix negative.
         self.q = np.maximum(0.5 * self.products @ beta, 0.0)
 
-    def _slope(self) -> Array:
-        values = self.theta @ self.products
-        return np.asarray(
-            self.program.ridge * self.x + self.sign * (values + self.intercept) + self.cost
-        )
+    def _gradient(self) -> Array:
+        """Return the gradient in x of the minimised Lagrangian, without the terms of the bounds."""
+        outputs = self.theta @ self.products + self.intercept
+        return np.asarray(self.program.ridge * self.x + self.sign * outputs + self.cost)
 
     def _assess(self) -> tuple[float, float]:
-        """Return the primal value at the weights, and the relative gap to the dual value of β."""
-        p, beta, theta = self.program, self.beta, self.theta
-        kept = np.delete(np.arange(len(theta)), self.learned)
-        form = float(self.q[self.learned].max()) + float(theta[kept] @ self.q[kept])
-        lower = float(p.linear_value(beta)) - form
-        if p.total is not None:
-            size = max(abs(p.total), float(np.abs(beta).sum()))
-            if abs(p.total - float(beta.sum())) > SUM_MET * size:
+        """Return the primal value at the weights, and the relative gap to the dual value of β.
+
+        Both are infinite while Σβ misses the total.
+        """
+        program = self.program
+        beta = self.beta
+        fixed = np.delete(np.arange(len(self.theta)), self.learned)
+        form = float(self.q[self.learned].max()) + float(self.theta[fixed] @ self.q[fixed])
+        lower = float(program.linear_value(beta)) - form
+        if program.total is not None:
+            size = max(abs(program.total), float(np.abs(beta).sum()))
+            if abs(program.total - float(beta.sum())) > WEIGHT_PATH_SUM_ERROR * size:
                 return np.inf, np.inf
-        share = theta.copy()
-        share[self.learned] /= share[self.learned].sum()
-        values = share @ self.products
-        upper = float(
-            p.primal_value(float(share @ self.q), values, p.best_intercept(values, self.intercept))
-        )
+        theta = self.theta.copy()
+        theta[self.learned] /= theta[self.learned].sum()
+        values = theta @ self.products
+        intercept = program.best_intercept(values, self.intercept)
+        upper = float(program.primal_value(float(theta @ self.q), values, intercept))
         return upper, relative_gap(upper, lower)
 
     def _end(self, gap: float) -> WeightPathEnd:
-        """Return the iterate, with the bounds whose multipliers outgrow the distance to them."""
-        p, beta, bounds, learned = self.program, self.beta, self.bounds, self.learned
+        """Return the iterate, with the bounds to which coefficients and weights converge.
+
+        A variable converges to a bound if its distance to the bound is smaller than the bound's
+        multiplier, each relative to the largest of its kind.
+        """
+        program = self.program
+        bounds = self.bounds
+        learned = self.learned
         values = self.theta @ self.products
         largest = max(float(np.abs(self.x).max()), 1e-300)
-        steepest = max(
-            float(np.abs(p.target).max(initial=0.0)), p.epsilon, float(np.abs(values).max()), 1e-300
-        )
+        largest_target = float(np.abs(program.target).max(initial=0.0))
+        steepest = max(largest_target, program.epsilon, float(np.abs(values).max()), 1e-300)
         is_near = bounds.exist & (bounds.distances / largest < bounds.multipliers / steepest)
-        at_lower, at_upper = is_near[0] | ~self.moves, is_near[1]
-        if p.epsilon:
-            is_zero = at_lower.all(axis=0)
-            at_lower, at_upper = at_upper[1] | is_zero, at_upper[0] | is_zero
+        x_at_lower = is_near[0] | ~self.moves
+        x_at_upper = is_near[1]
+        if program.epsilon:
+            # β = x₀ − x₁ is zero where both parts are.
+            is_zero = x_at_lower.all(axis=0)
+            at_lower = x_at_upper[1] | is_zero
+            at_upper = x_at_upper[0] | is_zero
         else:
-            at_lower, at_upper = at_lower[0], at_upper[0]
-        # A slack is a distance, too, in units of γ.
+            at_lower = x_at_lower[0]
+            at_upper = x_at_upper[0]
+        # θ_m is the distance of a weight to zero, its slack the multiplier, in units of γ.
         is_idle = np.zeros(len(self.theta), dtype=bool)
         is_idle[learned] = self.theta[learned] * self.gamma < self.slack
         is_idle[learned] &= not is_idle[learned].all()
-        return WeightPathEnd(self.theta.copy(), is_idle, beta, at_lower, at_upper, gap)
+        return WeightPathEnd(self.theta.copy(), is_idle, self.beta, at_lower, at_upper, gap)
 
     # Steps ----------------------------------------------------------------------------------------
 
     def step(self) -> bool:
-        """Take one predictor and corrector step; False when rounding is all that is left."""
-        bounds, learned = self.bounds, self.learned
+        """Take one predictor and corrector step; False if rounding prevents one.
+
+        The predictor is the Newton direction to complementarity products of zero. Its length sets
+        the aim of the corrector, which also has the second-order terms of the predictor.
+        """
+        # 1. The Newton matrix.
+        bounds = self.bounds
+        learned = self.learned
         stiffness = self.program.ridge + bounds.stiffness()
         moving = self.moves & (stiffness > 0)
         self.inverse_stiffness = np.where(moving, 1.0 / np.where(moving, stiffness, 1.0), 0.0)
@@ -442,29 +511,38 @@ class WeightPath(Search):
             self._factorise()
         except np.linalg.LinAlgError:
             return False
-        theta, slack = self.theta[learned], self.slack
-        products, weight_products = bounds.products(), theta * slack
+
+        # 2. The predictor, and the mean of the products at the end of its step.
+        theta = self.theta[learned]
+        slack = self.slack
+        products = bounds.products()
+        weight_products = theta * slack
         missing = self.gamma - self.q[learned] - slack
         predictor = self._direction(-products, -weight_products, missing)
         size = min(self._longest_step(predictor), 1.0)
         count = bounds.count + len(learned)
         mean = float(products.sum() + weight_products.sum()) / count
-        ahead = float(bounds.products(predictor.x, predictor.force, size).sum())
+        ahead = float(bounds.products(predictor.x, predictor.multipliers, size).sum())
         ahead += float((theta + size * predictor.theta) @ (slack + size * predictor.slack))
         aim = centring(mean, ahead / count)
 
-        # What the predictor's step adds in second order: to the products, to the forms and to the
-        # slopes.
-        turned = self.kernels.products(predictor.beta)[learned]
-        missing = missing - 0.5 * turned @ predictor.beta
-        bend = predictor.theta @ turned
-        right = bounds.complementarity(aim, predictor.x, predictor.force)
+        # 3. The corrector, with the second-order terms of the predictor's step: in the products, in
+        #    the forms and in the gradient.
+        changed_products = self.kernels.products(predictor.beta)[learned]
+        missing = missing - 0.5 * changed_products @ predictor.beta
+        bend = predictor.theta @ changed_products
+        right = bounds.complementarity(aim, predictor.x, predictor.multipliers)
         weight_right = aim - weight_products - predictor.theta * predictor.slack
         return self._move(self._direction(right, weight_right, missing, bend))
 
     def _factorise(self) -> None:
-        """Factorise I + E^½ H E^½, where E are the samples' inverse stiffnesses and H is the
-        kernels' curvature."""
+        """Factorise I + E^½ H E^½, with the samples' inverse stiffnesses E and the kernels'
+        curvature H.
+
+        It sets `E`, `root` = E^½, `factors` = θ_m/s_m, `solve_scaled`, and `by_gamma` and
+        `by_intercept`, the changes of β with γ and with the intercept; `gamma_side` is the
+        right-hand side of the former, Σ factors_m v_m.
+        """
         learned = self.learned
         self.E = self.inverse_stiffness.sum(axis=0)
         self.root = np.sqrt(self.E)
@@ -474,10 +552,9 @@ class WeightPath(Search):
         self.solve_scaled = self.kernels.factorise(
             self.theta, self.beta, self.products, spread, self.root
         )
-        # The answers of β to γ and to the intercept.
-        self.pushed = self.products[learned].T @ self.factors
-        both = np.column_stack([self.pushed, np.ones(len(self.E))])
-        self.answers = self._solve(both)
+        self.gamma_side = self.products[learned].T @ self.factors
+        sides = np.column_stack([self.gamma_side, np.ones(len(self.E))])
+        self.by_gamma, self.by_intercept = self._solve(sides).T
 
     def _solve(self, right: Array) -> Array:
         """Return (E⁻¹ + H)⁻¹ times one or more right-hand sides."""
@@ -487,70 +564,83 @@ class WeightPath(Search):
     def _direction(
         self, right: Array, weight_right: Vector, missing: Vector, bend: Vector | float = 0.0
     ) -> _Direction:
-        """Solve the Newton system.
+        """Return the solution of the Newton system.
 
         Parameters
         ----------
         right, weight_right : ndarray of shape (2, parts, n) and (learned,)
-            What the products of distances and multipliers, and those of weights and slacks, are to
-            change by.
+            The wanted changes of the products of distances and multipliers, and of weights and
+            slacks.
         missing : ndarray of shape (learned,)
-            What the slacks miss of γ − ½ βᵀK_mβ.
+            γ − ½ βᵀK_mβ − s_m.
         bend : ndarray of shape (n,), or zero
-            What the slopes change by in second order.
+            The change of the gradient in second order.
         """
-        p, V, w = self.program, self.products[self.learned], self.factors
-        pull = self.bounds.right_side(right) - self._slope() - self.sign * bend
+        program = self.program
+        V = self.products[self.learned]
+        w = self.factors
+
+        # 1. dβ without the changes of γ and of the intercept.
+        pull = self.bounds.right_side(right) - self._gradient() - self.sign * bend
         free = (self.sign * pull * self.inverse_stiffness).sum(axis=0)
         # dθ = k + w ∘ (V dβ − dγ), from the products of weights and slacks.
         k = weight_right / self.slack - w * missing
         scaled = np.divide(free, self.root, out=np.zeros(len(free)), where=self.root > 0)
-        alone = self.root * self.solve_scaled(scaled - self.root * (V.T @ k))
-        by_gamma, by_intercept = self.answers.T
-        # Σ dθ and Σ dβ decide dγ and the change of the intercept.
-        lack = (
-            1.0
-            - float(self.theta[self.learned].sum())
-            - float(k.sum())
-            - float(self.pushed @ alone)
-        )
-        bends = float(self.pushed @ by_gamma) - float(w.sum())
-        if p.total is None:
-            gamma, intercept = lack / bends, 0.0
+        direct = self.root * self.solve_scaled(scaled - self.root * (V.T @ k))
+
+        # 2. dγ and the change of the intercept, so that Σθ = 1 and Σβ = total.
+        learned_sum = float(self.theta[self.learned].sum())
+        theta_lack = 1.0 - learned_sum - float(k.sum()) - float(self.gamma_side @ direct)
+        curvature = float(self.gamma_side @ self.by_gamma) - float(w.sum())
+        if program.total is None:
+            gamma = theta_lack / curvature
+            intercept = 0.0
         else:
-            across = float(by_gamma.sum())
-            system = np.array([[bends, -across], [across, -float(by_intercept.sum())]])
-            owed = p.total - float(self.beta.sum()) - float(alone.sum())
-            gamma, intercept = np.linalg.solve(system, np.array([lack, owed]))
-        beta = alone + gamma * by_gamma - intercept * by_intercept
+            across = float(self.by_gamma.sum())
+            system = np.array([[curvature, -across], [across, -float(self.by_intercept.sum())]])
+            beta_lack = program.total - float(self.beta.sum()) - float(direct.sum())
+            gamma, intercept = np.linalg.solve(system, np.array([theta_lack, beta_lack]))
+
+        # 3. All other changes follow.
+        beta = direct + gamma * self.by_gamma - intercept * self.by_intercept
         along = V @ beta
         theta = k + w * (along - gamma)
         change = np.divide(free - beta, self.E, out=np.zeros(len(free)), where=self.E > 0)
         x = self.inverse_stiffness * (pull - self.sign * change)
-        force = self.bounds.change(x, right)
         return _Direction(
-            x, force, float(intercept), float(gamma), theta, gamma + missing - along, beta
+            x=x,
+            multipliers=self.bounds.change(x, right),
+            intercept=float(intercept),
+            gamma=float(gamma),
+            theta=theta,
+            slack=gamma + missing - along,
+            beta=beta,
         )
 
     def _longest_step(self, d: _Direction) -> float:
+        """Return the size of the step along d to the nearest bound."""
         of_weights = longest_step((self.theta[self.learned], d.theta), (self.slack, d.slack))
-        return min(self.bounds.longest_step(d.x, d.force), of_weights)
+        return min(self.bounds.longest_step(d.x, d.multipliers), of_weights)
 
     def _move(self, d: _Direction) -> bool:
+        """Take a step along d, just short of the nearest bound; False if it is too short to be
+        one."""
         size = min(FRACTION_TO_BOUNDARY * self._longest_step(d), 1.0)
-        if not np.isfinite(size) or size <= SHORTEST or not np.isfinite(d.x).all():
+        if not np.isfinite(size) or size <= SHORTEST_WEIGHT_STEP or not np.isfinite(d.x).all():
             return False
         bounds = self.bounds
         self.x = self.x + size * d.x
-        # Distances are kept by themselves: far from zero, x would round them away.
+        # Distances are variables of their own: computed from an x far from zero they would be
+        # rounding.
         bounds.distances = np.where(bounds.exist, bounds.distances + size * bounds.side * d.x, 1.0)
-        bounds.multipliers = bounds.multipliers + size * d.force
+        bounds.multipliers = bounds.multipliers + size * d.multipliers
         self.intercept += size * d.intercept
         self.gamma += size * d.gamma
         self.theta[self.learned] += size * d.theta
         self.slack = self.slack + size * d.slack
         self._read_products()
-        # The forms are not linear: where the distance to γ is still positive, it is the slack.
+        # The forms are not linear in β: the linear slack is replaced by γ − ½βᵀK_mβ unless that is
+        # much smaller, or negative.
         exact = self.gamma - self.q[self.learned]
-        self.slack = np.where(exact > 0.3 * self.slack, exact, self.slack)
+        self.slack = np.where(exact > EXACT_SLACK * self.slack, exact, self.slack)
         return True

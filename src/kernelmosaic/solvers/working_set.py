@@ -1,12 +1,13 @@
-"""The one driver for kernels that are too large, or in too unwieldy a form, for a solver to read
-them whole.
+"""Working sets: the solver of kernels that are too large, or not stored, to be read whole.
 
-A round chooses some samples, takes their block of the kernel, solves their problem alone, and
-brings all outputs up to date with one product; Newton steps move all free coefficients at once. The
-certificate is that of the solvers that read the whole matrix, with Kβ as exact as the kernel
-computes it. `SingleOutput` is the driver for machines with one output; its policy chooses the
-samples of a round and solves their problem. The driver for several classes is
-`multiclass.MultiOutput`.
+A round chooses some samples, takes their block of the kernel, solves their problem while all other
+coefficients stay, and updates all outputs by one product; Newton steps move all free coefficients
+at once. The certificate is that of the solvers that read the whole matrix, with Kβ as exact as the
+kernel computes it.
+
+`WorkingSet` is the loop. `SingleOutput` is the driver for machines with one output; its policy,
+`MostViolating` or `FreeThenViolating`, chooses the samples of a round and solves their problem. The
+driver for several classes is `multiclass.MultiOutput`.
 """
 
 from __future__ import annotations
@@ -24,26 +25,52 @@ from kernelmosaic.gram.factored import DenseFactors
 from kernelmosaic.gram.gram import ClassGram, DenseGram, Gram
 from kernelmosaic.gram.options import BlockOptions
 from kernelmosaic.solvers.free_newton import GramForm, newton_on_free
-from kernelmosaic.solvers.program import (
-    Program,
-    Solution,
-    Vector,
-    assess,
-    certify,
-    relative_gap,
-)
+from kernelmosaic.solvers.program import Program, Solution, Vector, assess, certify, relative_gap
 from kernelmosaic.solvers.proximal_newton import ProximalNewton
 from kernelmosaic.solvers.smo import initial_point, maximise, require_numbers, solve_smo
-from kernelmosaic.solvers.tuning import DEFAULTS, RoundOptions, SolverOptions
+from kernelmosaic.solvers.tuning import (
+    CG_FIRST_GOAL,
+    CG_GOAL_FACTOR,
+    CG_STEPS,
+    DEFAULTS,
+    EARLY_ROUND_GAP,
+    FACTORED_EARLY_ROUND_GAP,
+    INTERCEPT_CANDIDATES,
+    LEAST_ROUND_FACTOR,
+    LOST_RESIDUAL,
+    LOW_RANK_START_GAP,
+    MAX_CG_SOLVES,
+    MAX_ROUND_STEPS,
+    MAX_ROUND_STEPS_OF_FEW,
+    NEWTON_BUDGET,
+    NEWTON_CUT_BACKS,
+    NEWTON_LEAST_GAIN,
+    NEWTON_WAIT_ON_HOST,
+    ROUND_FACTOR_STEP,
+    ROUND_GAP,
+    SAMPLES_PER_FREE_SAMPLE,
+    SLOW_ROUND_GAP_RATIO,
+    UNEXPLAINED_DIAGONAL,
+    RoundOptions,
+    SolverOptions,
+)
 
 
 @dataclass(frozen=True)
-class Slopes:
-    """Where a solve of one output stands: the largest violation of optimality, the dual value and
-    the gap.
+class Evaluation:
+    """The quality of the current β of one output, and where it may move.
 
-    `rising` and `falling` are what the objective gains as each β grows or shrinks; infinite where
-    the box forbids it.
+    Attributes
+    ----------
+    violation : float
+        The largest violation of optimality, `Program.violation`.
+    objective : float
+        The dual value.
+    gap : float
+        The relative duality gap, at about the best intercept.
+    rising, falling : array of shape (n,)
+        The derivatives of the objective as each β grows, and as it shrinks; infinite where the box
+        forbids it.
     """
 
     violation: float
@@ -53,75 +80,123 @@ class Slopes:
     falling: ArrayOrTensor
 
 
-#: Where a solve stands.
-At = TypeVar("At", Slopes, Solution)
+#: What a driver knows of its current β.
+State = TypeVar("State", Evaluation, Solution)
 
 
-class WorkingSet(ABC, Generic[At]):
-    """The state of one solve: β, and the outputs Kβ, both where the kernel is.
+class WorkingSet(ABC, Generic[State]):
+    """The loop of one solve. Subclasses hold β and the outputs Kβ, where the kernel is.
 
     Parameters
     ----------
     gram : ClassGram
         The kernel.
     program : Program or MulticlassProgram
-        The rest of the problem.
+        The problem without its kernel.
     rounds : RoundOptions
         How rounds are taken.
     """
 
     def __init__(self, gram: ClassGram, program: Any, rounds: RoundOptions) -> None:
-        self.gram, self.program, self.rounds = gram, program, rounds
-        self.n_iter = self.n_rounds = 0
+        self.gram = gram
+        self.program = program
+        self.rounds = rounds
+        self.n_iter = 0
+        self.n_rounds = 0
 
     @abstractmethod
-    def evaluate(self) -> At:
-        """Return the state at the present β."""
+    def evaluate(self) -> State:
+        """Return the values and the gap of the current β."""
 
     @abstractmethod
-    def advance(self, at: At, tol: float, idle: bool) -> At | None:
-        """Take a round, with Newton steps if they are due; return the state after it, None if
-        nothing moved."""
+    def advance(self, current: State, tol: float, idle: bool) -> State | None:
+        """Take a round, with Newton steps if they are due.
+
+        Parameters
+        ----------
+        current : Evaluation or Solution
+            `evaluate()` of the current β.
+        tol : float
+            The gap at which rounds stop.
+        idle : bool
+            Whether the last round made no progress.
+
+        Returns
+        -------
+        Evaluation, Solution or None
+            `evaluate()` of the new β; None if no coefficient moved.
+        """
 
     @abstractmethod
     def certified(self) -> Solution:
-        """Return the solution with its certificate, from outputs as exact as can be, which the
-        state takes over."""
+        """Return the solution with outputs as exact as can be, which replace those of the
+        rounds."""
 
     @abstractmethod
-    def continues(self, at: At, found: Solution, tol: float) -> bool:
-        """Whether more rounds can help after a certificate above the tolerance; they may be made
-        more exact here."""
+    def continues(self, current: State, solution: Solution, tol: float) -> bool:
+        """Prepare more rounds after a certificate above the tolerance, and return whether they can
+        help.
 
-    @np.errstate(invalid="ignore")  # what is no number is refused
+        Parameters
+        ----------
+        current : Evaluation or Solution
+            `evaluate()` before the certificate.
+        solution : Solution
+            The certified solution.
+        tol : float
+            The gap at which rounds stop.
+        """
+
+    # Infinity times zero is no number, which `require_numbers` refuses.
+    @np.errstate(invalid="ignore")
     def solve(self, tol: float, exhausted: Callable[[], bool] = lambda: False) -> Solution:
-        """Take rounds until the certified gap is at most `tol`, the steps are used up, or rounding
-        hides the rest."""
-        rounds, goal = self.rounds, self.rounds.tol_fraction * tol
+        """Return the best certified solution after rounds to a gap of `tol`.
+
+        The rounds end earlier once `exhausted()` is true, or rounding prevents progress.
+        """
+        rounds = self.rounds
+        goal = rounds.tol_fraction * tol
         best: Solution | None = None
-        at = self.evaluate()
-        n_certificates = idle = 0
-        highest, least = -np.inf, np.inf
+        n_certificates = 0
+        n_idle = 0
+        highest = -np.inf
+        smallest_gap = np.inf
+        current = self.evaluate()
         while True:
-            require_numbers(at.objective)
-            pays = (
-                at.objective > highest + rounds.least_rise * abs(highest)
-                or at.gap < rounds.least_gap_ratio * least
+            require_numbers(current.objective)
+
+            # 1. Count rounds without progress in the value or in the gap.
+            has_progress = (
+                current.objective > highest + rounds.least_rise * abs(highest)
+                or current.gap < rounds.least_gap_ratio * smallest_gap
             )
-            idle = 0 if pays else idle + 1
-            highest, least = max(highest, at.objective), min(least, at.gap) if pays else least
-            goes_on = at.gap > goal and not exhausted() and idle < rounds.max_idle_rounds
-            reached = self.advance(at, goal, idle > 0) if goes_on else None
-            if reached is not None:
-                at = reached
-                continue
-            found = self.certified()
-            best = found if best is None or found.gap < best.gap else best
+            highest = max(highest, current.objective)
+            if has_progress:
+                smallest_gap = min(smallest_gap, current.gap)
+                n_idle = 0
+            else:
+                n_idle += 1
+
+            # 2. Take a round while the gap is too large.
+            if current.gap > goal and not exhausted() and n_idle < rounds.max_idle_rounds:
+                after_round = self.advance(current, goal, n_idle > 0)
+                if after_round is not None:
+                    current = after_round
+                    continue
+
+            # 3. Certify the solution; start again from its exact outputs if that can help.
+            solution = self.certified()
+            if best is None or solution.gap < best.gap:
+                best = solution
             n_certificates += 1
-            ends = best.gap <= tol or exhausted() or n_certificates >= rounds.max_certificates
-            if ends or not self.continues(at, found, goal):
+            if best.gap <= tol or exhausted() or n_certificates >= rounds.max_certificates:
                 return best
-            at, idle, highest, least = self.evaluate(), 0, -np.inf, np.inf
+            if not self.continues(current, solution, goal):
+                return best
+            current = self.evaluate()
+            n_idle = 0
+            highest = -np.inf
+            smallest_gap = np.inf
 
 
 # One output ---------------------------------------------------------------------------------------
@@ -136,13 +211,12 @@ def solve_working_set(
     max_rounds: int = 10_000,
     options: SolverOptions = DEFAULTS,
 ) -> Solution:
-    """Solve the dual program to a relative duality gap of `tol`, the kernel staying where and as it
-    is.
+    """Return the solution of the dual program for a stored kernel, in rounds of pair steps.
 
     Parameters
     ----------
     gram : Gram
-        Symmetric positive semi-definite.
+        Symmetric positive semi-definite; it stays on its device.
     program : Program
         The rest of the problem.
     warm_start : ndarray of shape (n,), optional
@@ -157,8 +231,8 @@ def solve_working_set(
     if gram.n_samples != program.n_samples:
         raise ValueError(f"K has {gram.n_samples} samples, the program {program.n_samples}.")
     beta = initial_point(program) if warm_start is None else program.feasible(warm_start)
-    state = SingleOutput(gram, program, beta, MostViolating(options.rounds))
-    return state.solve(tol, lambda: state.n_rounds >= max_rounds)
+    driver = SingleOutput(gram, program, beta, MostViolating(options.rounds))
+    return driver.solve(tol, lambda: driver.n_rounds >= max_rounds)
 
 
 def solve_on_demand(
@@ -168,72 +242,97 @@ def solve_on_demand(
     tol: float = 1e-3,
     options: SolverOptions = DEFAULTS,
 ) -> Solution:
-    """Solve the dual program for a kernel that is not stored, to a relative duality gap of `tol`.
+    """Return the solution of the dual program for a kernel that is not stored.
 
     Rounds are as large as memory allows, each solved to the end by the solver of stored matrices.
-    The certificate takes one more pass, in double precision.
+    The certificate takes one more pass, in double precision. A program without bounds and tube is a
+    linear system, which conjugate gradients solve if products with the kernel are cheap.
+
+    Parameters are those of `solve_working_set`.
     """
-    unbounded = not (
-        program.epsilon or np.isfinite(program.lower).any() or np.isfinite(program.upper).any()
-    )
-    if unbounded and gram.has_cheap_products:
+    has_bounds = np.isfinite(program.lower).any() or np.isfinite(program.upper).any()
+    is_linear_system = not (program.epsilon or has_bounds)
+    if is_linear_system and gram.has_cheap_products:
         start = np.zeros(program.n_samples) if warm_start is None else warm_start
         return _solve_by_products(gram, program, program.feasible(start), tol)
-    beta = (
-        _first_point(gram, program, options) if warm_start is None else program.feasible(warm_start)
-    )
+    if warm_start is None:
+        beta = _first_point(gram, program, options)
+    else:
+        beta = program.feasible(warm_start)
     return SingleOutput(gram, program, beta, FreeThenViolating(gram, options)).solve(tol)
 
 
-def _solve_by_products(
-    gram: Gram, program: Program, beta: Vector, tol: float, rounds: int = 6
-) -> Solution:
-    """Solve (K + diag ρ) β = t − b, Σβ = total, by conjugate gradients, to more digits until the
-    gap is met."""
+def _solve_by_products(gram: Gram, program: Program, beta: Vector, tol: float) -> Solution:
+    """Return the solution of (K + diag ρ) β = t − b, Σβ = total, by conjugate gradients.
+
+    Each solve corrects the residual of the previous one to more digits, until the gap is at most
+    `tol` or no longer falls.
+    """
     best = assess(gram, program, beta)
-    goal = 0.03 * np.sqrt(tol)
-    for steps in range(1, rounds + 1):
+    goal = CG_FIRST_GOAL * np.sqrt(tol)
+    has_sum = program.total is not None
+    for n_solves in range(1, MAX_CG_SOLVES + 1):
         if best.gap <= tol:
             break
-        left = program.target - best.values - program.ridge * best.beta
-        options = BlockOptions(cg_steps=1000, cg_tol=goal)
-        change = gram.solve_by_products(
-            program.ridge, left[:, np.newaxis], options, program.total is not None
-        )
-        found = assess(gram, program, program.feasible(best.beta + change[:, 0]), steps)
-        if not found.gap < best.gap:
+        residual = program.target - best.values - program.ridge * best.beta
+        options = BlockOptions(cg_steps=CG_STEPS, cg_tol=goal)
+        change = gram.solve_by_products(program.ridge, residual[:, np.newaxis], options, has_sum)
+        candidate = assess(gram, program, program.feasible(best.beta + change[:, 0]), n_solves)
+        if not candidate.gap < best.gap:
             break
-        best, goal = found, 0.1 * goal
+        best = candidate
+        goal = CG_GOAL_FACTOR * goal
     return best
 
 
 def _first_point(gram: Gram, program: Program, options: SolverOptions) -> Vector:
-    """Return a β to start from: that of K ≈ ZZᵀ + diag e, whose diagonal is K's, where a round
-    holds few samples."""
-    far = (
-        program.n_samples > options.low_rank_start_ratio * gram.block_samples
-        and program.has_losses
-        and program.target.any()
-    )
-    if not far or (Z := gram.low_rank()) is None:
+    """Return a feasible β from which the rounds start.
+
+    Where a round holds few of the samples, it is about the solution for K ≈ ZZᵀ + diag e, with the
+    low-rank factors Z of the kernel and the e that give the diagonal of K. Else, and where the
+    kernel has no such factors, it is `initial_point`.
+    """
+    is_large = program.n_samples > options.low_rank_start_ratio * gram.block_samples
+    if not (is_large and program.has_losses and program.target.any()):
         return initial_point(program)
-    # The factors alone would leave narrow kernels out, and start below the value of zero.
-    factors, diagonal = DenseFactors(Z), gram.diagonal()
-    rest = np.maximum(diagonal - factors.squared_norms(), 1e-3 * diagonal)
-    softened = replace(program, ridge=program.ridge + rest)
-    start = softened.feasible(np.zeros(program.n_samples))
-    return program.feasible(ProximalNewton(factors, softened, start).solve(0.1).beta)
+    Z = gram.low_rank()
+    if Z is None:
+        return initial_point(program)
+    # Without e, the factors would leave narrow kernels out, and the value of the start would be
+    # below zero, the value of β = 0.
+    factors = DenseFactors(Z)
+    diagonal = gram.diagonal()
+    e = np.maximum(diagonal - factors.squared_norms(), UNEXPLAINED_DIAGONAL * diagonal)
+    approximated = replace(program, ridge=program.ridge + e)
+    start = approximated.feasible(np.zeros(program.n_samples))
+    return program.feasible(
+        ProximalNewton(factors, approximated, start).solve(LOW_RANK_START_GAP).beta
+    )
 
 
-class SingleOutput(WorkingSet[Slopes]):
-    """Rounds of the program with one output; β and its residual t − Kβ − ρβ are where the kernel
-    is.
+class SingleOutput(WorkingSet[Evaluation]):
+    """Rounds of the program with one output.
 
-    The policy says which samples a round has (`rows`), how their problem is solved (`solve`: better
-    coefficients, the steps taken, and the samples' kernel if it is at hand), and whether more
-    rounds can help after a certificate above the tolerance (`continues`). It is `crowded` if rounds
-    do not hold all free samples, so that Newton steps on these are worth trying, after `wait`
-    rounds.
+    β and its residual t − Kβ − ρβ are kept where the kernel is.
+
+    Parameters
+    ----------
+    gram : Gram
+        The kernel.
+    program : Program
+        The rest of the problem, on the host.
+    beta : ndarray of shape (n,)
+        Feasible coefficients from which to start.
+    policy : MostViolating or FreeThenViolating
+        `policy.rows` returns the samples of a round. `policy.solve` returns better coefficients of
+        these samples, the steps taken, and the samples' kernel if it has been computed.
+        `policy.continues` returns whether more rounds can help after a certificate above the
+        tolerance. While `policy.crowded` is set rounds do not hold all free samples, and Newton
+        steps on these are tried, after `policy.wait` rounds.
+    values : ndarray of shape (n,), optional
+        Kβ, if it is known.
+    n_iter : int
+        Steps already taken, to which those of the rounds are added.
     """
 
     gram: Gram
@@ -249,223 +348,274 @@ class SingleOutput(WorkingSet[Slopes]):
         n_iter: int = 0,
     ) -> None:
         super().__init__(gram, program, policy.rounds)
-        self.policy, self.n_iter = policy, n_iter
+        self.policy = policy
+        self.n_iter = n_iter
         self.backend = gram.backend
         self.placed = program.placed(self.backend)
         self.beta = self.backend.asarray(np.array(beta))
-        self.diagonal = None if program.target.any() else self.backend.asarray(gram.diagonal())
-        self.wait, self.waited = policy.wait, 0
-        if values is None:
-            values = (
-                gram.products(self.beta)
-                if np.any(beta)
-                else self.backend.zeros((program.n_samples,))
-            )
-        self._set_values(self.backend.asarray(values))
+        # `Program.value_noise` reads the diagonal only where t = 0.
+        self.diagonal = None
+        if not program.target.any():
+            self.diagonal = self.backend.asarray(gram.diagonal())
+        self.newton_wait = policy.wait
+        self.rounds_since_newton = 0
+        if values is not None:
+            outputs = values
+        elif np.any(beta):
+            outputs = gram.products(self.beta)
+        else:
+            outputs = self.backend.zeros((program.n_samples,))
+        self._set_values(self.backend.asarray(outputs))
 
     def _set_values(self, values: ArrayOrTensor) -> None:
+        """Set the residual from values = Kβ."""
         self.residual = self.placed.target - values - self.placed.ridge * self.beta
-        self.largest = float(abs(self.residual).max())
+        self.largest_residual = float(abs(self.residual).max())
 
     @property
     def values(self) -> ArrayOrTensor:
-        """Kβ, read off the residual."""
+        """Kβ = t − residual − ρβ."""
         return self.placed.target - self.residual - self.placed.ridge * self.beta
 
-    def evaluate(self) -> Slopes:
-        p, xp, beta = self.placed, self.backend.xp, self.beta
-        rising, falling = p.slopes(beta, self.residual)
+    def evaluate(self) -> Evaluation:
+        program = self.placed
+        beta = self.beta
+        rising, falling = program.slopes(beta, self.residual)
         values = self.values
         quadratic = 0.5 * (beta @ values)
-        top, bottom = rising.max(), falling.min()
-        if p.has_losses:
+        top = rising.max()
+        bottom = falling.min()
+        if program.has_losses:
             intercept = self._intercept(bottom, top)
-            primal = quadratic + p.losses(values, intercept)
+            primal = quadratic + program.losses(values, intercept)
         else:
             intercept = 0.5 * (top + bottom)
             primal = quadratic
         # One transfer to the host.
-        numbers = xp.stack(
-            [top, bottom, p.linear_value(beta) - quadratic, primal, intercept]
-        ).tolist()
-        highest, lowest, dual, value, b = numbers
-        if not p.has_losses:
-            value = self.program.primal_value(value, self.backend.to_numpy(values), b)
-        return Slopes(
-            p.violation(highest, lowest),
-            dual,
-            relative_gap(value, dual, self._noise()),
-            rising,
-            falling,
-        )
+        dual = program.linear_value(beta) - quadratic
+        numbers = self.backend.xp.stack([top, bottom, dual, primal, intercept]).tolist()
+        highest, lowest, dual_value, primal_value, b = numbers
+        if not program.has_losses:
+            host_values = self.backend.to_numpy(values)
+            primal_value = self.program.primal_value(primal_value, host_values, b)
+        violation = program.violation(highest, lowest)
+        gap = relative_gap(primal_value, dual_value, self._noise())
+        return Evaluation(violation, dual_value, gap, rising, falling)
 
     def _intercept(
-        self, bottom: ArrayOrTensor, top: ArrayOrTensor, n_candidates: int = 64
+        self,
+        bottom: ArrayOrTensor,
+        top: ArrayOrTensor,
+        n_candidates: int = INTERCEPT_CANDIDATES,
     ) -> ArrayOrTensor:
-        """Return about the intercept with the smallest losses: where the conjugate's u sum to the
-        total.
+        """Return about the intercept with the smallest losses, a number where the kernel is.
 
-        Above the steepest rise all u are at most β, below the steepest fall at least: it lies
-        between the two. On a device, one look at many candidates takes less time than several looks
-        at one.
+        On the host it is exact. On a device, where one pass over many candidates takes less time
+        than several passes over one, it is the middle of the two candidates between which the sum
+        of the conjugate's u crosses the total.
+
+        Parameters
+        ----------
+        bottom, top : number
+            The smallest entry of `falling` and the largest of `rising`. At intercepts above the
+            larger of them all u are at most β, below the smaller at least, so that the best
+            intercept is between the two.
+        n_candidates : int
+            Intercepts that are tried on a device.
         """
         total = self.program.total
-        if self.backend is NUMPY or total is None:
-            best = (
-                0.0
-                if total is None
-                else self.program.best_intercept(self.backend.to_numpy(self.values))
+        if total is None:
+            return self.backend.asarray(0.0)
+        if self.backend is NUMPY:
+            return self.backend.asarray(
+                self.program.best_intercept(self.backend.to_numpy(self.values))
             )
-            return self.backend.asarray(best)
         z = self.residual + self.placed.ridge * self.beta
         low, high = self.backend.xp.stack([bottom, top]).sort().values
         candidates = low + self.backend.asarray(np.linspace(0.0, 1.0, n_candidates)) * (high - low)
-        # The sum falls with the intercept, so counting those above the total finds where it
-        # crosses.
-        above = (self.placed.conjugate_argmax(z - candidates[:, None]).sum(1) > total).sum()
-        ends = self.backend.xp.stack([above - 1, above]).clip(0, n_candidates - 1)
+        # The sum falls as the intercept grows: the number of sums above the total is the index of
+        # the first candidate whose sum is not.
+        n_above = (self.placed.conjugate_argmax(z - candidates[:, None]).sum(1) > total).sum()
+        ends = self.backend.xp.stack([n_above - 1, n_above]).clip(0, n_candidates - 1)
         # Picked on the device: a number as an index would have to come to the host first.
         return candidates[ends].mean()
 
     def _noise(self) -> float:
-        return (
-            0.0
-            if self.diagonal is None
-            else self.placed.value_noise(self.beta, self.diagonal, self.gram.dtype)
-        )
+        """Return the size that rounding may give to a dual value of zero."""
+        if self.diagonal is None:
+            return 0.0
+        return self.placed.value_noise(self.beta, self.diagonal, self.gram.dtype)
 
     def certified(self) -> Solution:
-        # Rounds keep the sum up to their own rounding.
+        # Rounds keep the sum of the coefficients only up to their own rounding.
         beta = self.program.feasible(np.array(self.backend.to_numpy(self.beta)))
         values = self.gram.products(beta, exact=True)
-        self.beta, placed = self.backend.asarray(beta), self.backend.asarray(values)
-        self._set_values(placed)
+        self.beta = self.backend.asarray(beta)
+        placed_values = self.backend.asarray(values)
+        self._set_values(placed_values)
         if not self.program.has_losses:
             return certify(self.program, beta, values, self.n_iter, self._noise())
-        return certify(self.placed, self.beta, placed, self.n_iter, self._noise())
+        return certify(self.placed, self.beta, placed_values, self.n_iter, self._noise())
 
-    def continues(self, at: Slopes, found: Solution, tol: float) -> bool:
-        return self.policy.continues(at, found, tol)
+    def continues(self, current: Evaluation, solution: Solution, tol: float) -> bool:
+        return self.policy.continues(current, solution, tol)
 
-    def advance(self, at: Slopes, tol: float, idle: bool) -> Slopes | None:
-        steps = self.round(at, tol)
-        after = self.evaluate()
-        if steps and (self.waited < self.wait or after.gap <= tol or not self.policy.crowded):
-            self.waited += 1
-            return after
+    def advance(self, current: Evaluation, tol: float, idle: bool) -> Evaluation | None:
+        steps = self.round(current, tol)
+        after_round = self.evaluate()
+        needs_no_newton = (
+            self.rounds_since_newton < self.newton_wait
+            or after_round.gap <= tol
+            or not self.policy.crowded
+        )
+        if steps and needs_no_newton:
+            self.rounds_since_newton += 1
+            return after_round
         if not (self.policy.crowded and self.newton_step()):
-            return after if steps else None
-        reached = self.evaluate()
-        # What a round gains is what Newton steps must gain to come again soon.
-        worse = reached.objective - after.objective < after.objective - at.objective
-        self.wait = min(2 * self.wait + 1, self.rounds.max_newton_wait) if worse else 0
-        self.waited = 0
-        return reached
+            return after_round if steps else None
+        after_newton = self.evaluate()
+        # Newton steps that gain less than the round before them come again after more rounds.
+        newton_gain = after_newton.objective - after_round.objective
+        if newton_gain < after_round.objective - current.objective:
+            self.newton_wait = min(2 * self.newton_wait + 1, self.rounds.max_newton_wait)
+        else:
+            self.newton_wait = 0
+        self.rounds_since_newton = 0
+        return after_newton
 
-    def round(self, at: Slopes, tol: float) -> int:
-        """Solve the program of some samples, all other coefficients fixed; return the steps
+    def round(self, current: Evaluation, tol: float) -> int:
+        """Solve the program of some samples, all other coefficients fixed, and return the steps
         taken."""
-        rows = self.policy.rows(self, at)
+        rows = self.policy.rows(self, current)
         if len(rows) == 0:
             return 0
-        beta, steps, part = self.policy.solve(self, rows, at, tol)
-        self._place(rows, self.backend.asarray(beta), part)
+        beta, steps, block = self.policy.solve(self, rows, current, tol)
+        self._place(rows, self.backend.asarray(beta), block)
         self.n_iter += steps
         self.n_rounds += 1
         return steps
 
     def newton_step(self) -> int:
-        """Take Newton steps on the free samples, and return how many."""
-        p = self.placed
-        free = p.free(self.beta)
+        """Take a few Newton steps on the free samples; return their number, zero if none moved
+        β."""
+        program = self.placed
+        free = program.free(self.beta)
         if not 2 <= len(free) <= self.rounds.max_newton_samples:
             return 0
         beta = self.beta[free]
-        box, sums = p.sign_limits(free, beta), p.total is not None
-        slope = self.residual[free] - p.epsilon * self.backend.xp.sign(beta)
-        form = GramForm(self.gram.take(free), p.ridge[free], self.rounds.max_factorised)
-        # A few steps, each without the coefficients that met a bound, before all slopes are looked
-        # at again.
-        new, steps = newton_on_free(form, beta, slope, box, sums, budget=3, cut_backs=4, worth=0.02)
-        moved = bool((new != beta).any())
+        gradient = self.residual[free] - program.epsilon * self.backend.xp.sign(beta)
+        form = GramForm(self.gram.take(free), program.ridge[free], self.rounds.max_factorised)
+        # Each step leaves out the coefficients that met a bound. After a few of them the gradients
+        # of all samples are computed again.
+        new, steps = newton_on_free(
+            form,
+            beta,
+            gradient,
+            program.sign_limits(free, beta),
+            program.total is not None,
+            budget=NEWTON_BUDGET,
+            cut_backs=NEWTON_CUT_BACKS,
+            least_gain=NEWTON_LEAST_GAIN,
+        )
+        has_moved = bool((new != beta).any())
         self._place(free, new)
         self.n_iter += steps
-        return steps if moved else 0
+        return steps if has_moved else 0
 
-    def _place(self, rows: RowIndex, beta: ArrayOrTensor, part: Gram | None = None) -> None:
-        """Give coefficients their new values and bring all residuals up to date."""
+    def _place(self, rows: RowIndex, beta: ArrayOrTensor, block: Gram | None = None) -> None:
+        """Set some coefficients and update all residuals.
+
+        Parameters
+        ----------
+        rows : index
+            The numbers of the samples.
+        beta : array of shape (n_rows,)
+            Their new coefficients, where the kernel is.
+        block : Gram, optional
+            The kernel of these samples, if it has been computed: it saves a part of the product.
+        """
         rows = self.backend.index(rows)
         changes = beta - self.beta[rows]
         self.beta[rows] = beta
         self.residual[rows] -= self.placed.ridge[rows] * changes
-        if part is None:
+        if block is None:
             change = self.backend.zeros((self.program.n_samples,))
             change[rows] = changes
             self.residual -= self.gram.products(change)
-        else:
-            change = self.gram.products_of(
-                part, self.backend.to_numpy(rows), self.backend.to_numpy(changes)
-            )
-            self.residual -= self.backend.asarray(change)
-            size = float(abs(self.residual).max())
-            if size < 1e-3 * self.largest:  # the residual keeps the rounding of much larger ones
-                self._set_values(self.gram.products(self.beta, exact=True))
-            self.largest = max(self.largest, size)
+            return
+        host_rows = self.backend.to_numpy(rows)
+        change = self.gram.products_of(block, host_rows, self.backend.to_numpy(changes))
+        self.residual -= self.backend.asarray(change)
+        size = float(abs(self.residual).max())
+        if size < LOST_RESIDUAL * self.largest_residual:
+            # The rounding of the much larger residuals of earlier rounds is still in this one.
+            self._set_values(self.gram.products(self.beta, exact=True))
+        self.largest_residual = max(self.largest_residual, size)
 
 
 class MostViolating:
-    """Those with most to gain, by pair steps until little of it is left: for matrices that are
-    stored."""
+    """Rounds of the samples that violate optimality most, for matrices that are stored.
 
-    crowded, wait = True, 0
+    Pair steps solve a round until its violations have fallen by a factor.
+    """
+
+    crowded = True
+    wait = 0
 
     def __init__(self, rounds: RoundOptions) -> None:
         self.rounds = rounds
 
-    def rows(self, state: SingleOutput, at: Slopes) -> RowIndex:
-        """Return those with most to gain: half by growing, half by shrinking, if the sum must be
-        kept."""
-        rounds, n = self.rounds, state.program.n_samples
-        size = (
-            int(np.clip(rounds.fraction * n, rounds.min_size, rounds.max_size))
-            if rounds.size is None
-            else rounds.size
-        )
-        size, top_k, xp = min(n, size), state.backend.top_k, state.backend.xp
-        if state.program.total is None:
-            return top_k(xp.maximum(at.rising, -at.falling), size)
+    def rows(self, driver: SingleOutput, current: Evaluation) -> RowIndex:
+        """Return the samples of a round.
+
+        If the sum of the coefficients is fixed, half of them gain most by growing and half by
+        shrinking.
+        """
+        rounds = self.rounds
+        n = driver.program.n_samples
+        top_k = driver.backend.top_k
+        xp = driver.backend.xp
+        if rounds.size is None:
+            size = int(np.clip(rounds.fraction * n, rounds.min_size, rounds.max_size))
+        else:
+            size = rounds.size
+        size = min(n, size)
+        if driver.program.total is None:
+            return top_k(xp.maximum(current.rising, -current.falling), size)
         half = (size + 1) // 2
-        up = top_k(at.rising, half)
-        # Those already taken must come after all who may not shrink.
-        shrinking = xp.clip(-at.falling, np.finfo(np.float64).min, None)
-        shrinking[up] = -np.inf
-        return xp.concatenate([up, top_k(shrinking, size - half)])
+        growing = top_k(current.rising, half)
+        # Samples that may not shrink are −∞. They become finite, so that the samples already chosen
+        # come after them.
+        gains = xp.clip(-current.falling, np.finfo(np.float64).min, None)
+        gains[growing] = -np.inf
+        return xp.concatenate([growing, top_k(gains, size - half)])
 
     def solve(
-        self, state: SingleOutput, rows: RowIndex, at: Slopes, tol: float
+        self, driver: SingleOutput, rows: RowIndex, current: Evaluation, tol: float
     ) -> tuple[Vector, int, None]:
-        beta, residual = (
-            np.array(state.backend.to_numpy(one[rows])) for one in (state.beta, state.residual)
-        )
-        inside = state.program.take(state.backend.to_numpy(rows), residual, state.program.total)
-        block = state.backend.borrow(state.gram.block(rows))
-        goal, most = (
-            self.rounds.violation_fraction * at.violation,
-            self.rounds.steps_per_sample * len(beta),
-        )
-        return beta, maximise(block, inside, beta, residual, goal, most), None
+        """Return better coefficients of a round's samples, the pair steps taken, and None."""
+        fetch = driver.backend.to_numpy
+        beta = np.array(fetch(driver.beta[rows]))
+        residual = np.array(fetch(driver.residual[rows]))
+        of_rows = driver.program.take(fetch(rows), residual, driver.program.total)
+        block = driver.backend.borrow(driver.gram.block(rows))
+        goal = self.rounds.violation_fraction * current.violation
+        max_steps = self.rounds.steps_per_sample * len(beta)
+        steps = maximise(block, of_rows, beta, residual, goal, max_steps)
+        return beta, steps, None
 
-    def continues(self, at: Slopes, found: Solution, tol: float) -> bool:
+    def continues(self, current: Evaluation, solution: Solution, tol: float) -> bool:
+        """Return True: rounds that start from exact outputs go on."""
         return True
 
 
 class FreeThenViolating:
-    """All free samples, then those with most to gain, solved to the end: for kernels that are not
-    stored.
+    """Rounds of all free samples and the most violating ones, for kernels that are not stored.
 
-    There a product costs a pass over all samples, and a solution from nearby needs but a few
-    rounds. Where more samples are free than a block has room for, a kernel in factors is better
-    solved by other means, and one on demand takes those of them that have most to gain.
+    There a product costs a pass over all samples, and a warm start needs but a few rounds, each of
+    which is solved to the end. Where a block has no room for all free samples, a kernel in factors
+    gets no rounds, since other solvers are faster; rounds of a kernel on demand then take the
+    samples that violate optimality most.
 
     Parameters
     ----------
@@ -475,77 +625,128 @@ class FreeThenViolating:
         Among others, how the program of a round is solved.
     rounds : RoundOptions, optional
         How rounds are taken; by default `options.free_rounds`.
+
+    Attributes
+    ----------
+    crowded : bool
+        Whether the last round had no room for all free samples.
+    wait : int
+        Rounds before Newton steps.
+    early_gap : float
+        Rounds of some samples are solved to this fraction of the current gap.
+    round_factor : float
+        The gap to which rounds are solved is multiplied by it; it becomes smaller where rounds make
+        little progress.
+    last_gap : float
+        The gap before the last round.
     """
 
     def __init__(
         self, gram: Gram, options: SolverOptions, rounds: RoundOptions | None = None
     ) -> None:
-        self.options, self.rounds = options, options.free_rounds if rounds is None else rounds
+        self.options = options
+        self.rounds = options.free_rounds if rounds is None else rounds
         self.crowded = False
         # The host computes products slowly: Newton steps take about as long as so many rounds.
-        self.wait = 4 if gram.backend is NUMPY else 0
-        # Rounds are solved to this share of the gap that is left, and to this share of what that
-        # asks for.
-        self.early, self.sharper, self.last_gap = 0.01 if gram.factored else 0.1, 1.0, np.inf
+        self.wait = NEWTON_WAIT_ON_HOST if gram.backend is NUMPY else 0
+        self.early_gap = FACTORED_EARLY_ROUND_GAP if gram.factored else EARLY_ROUND_GAP
+        self.round_factor = 1.0
+        self.last_gap = np.inf
 
-    def rows(self, state: SingleOutput, at: Slopes) -> Indices:
-        """Return the free samples, then those that violate optimality most; none if the free ones
-        are too many."""
-        gram, fetch = state.gram, state.backend.to_numpy
-        size = min(gram.block_samples, state.program.n_samples)
-        free = fetch(state.placed.free(state.beta))
+    def rows(self, driver: SingleOutput, current: Evaluation) -> Indices:
+        """Return the free samples and those that violate optimality most, in ascending order.
+
+        No samples are returned where the kernel is in factors and a block cannot hold the free
+        ones. `crowded`, `round_factor` and `last_gap` are updated.
+        """
+        gram = driver.gram
+        fetch = driver.backend.to_numpy
+        size = min(gram.block_samples, driver.program.n_samples)
+        free = fetch(driver.placed.free(driver.beta))
         if not size or (gram.factored and len(free) > size):
             return np.zeros(0, dtype=np.intp)
-        if at.gap > 0.5 * self.last_gap and not self.crowded:
-            # The working set's own value, to which its gap is relative, may be far larger than that
-            # of all samples.
-            self.sharper = max(0.1 * self.sharper, 1e-8)
-        self.last_gap = at.gap
-        if gram.factored and state.backend is NUMPY:
-            # There a block's samples cost their square to form, and few beside the free ones move.
-            size = min(size, max(self.options.least_factored, 3 * len(free)))
+
+        if current.gap > SLOW_ROUND_GAP_RATIO * self.last_gap and not self.crowded:
+            # The last round was not exact enough: the gap of its program is relative to a dual
+            # value that may be far larger than that of all samples.
+            self.round_factor = max(ROUND_FACTOR_STEP * self.round_factor, LEAST_ROUND_FACTOR)
+        self.last_gap = current.gap
+
+        if gram.factored and driver.backend is NUMPY:
+            # There a block of s samples costs s² to form, and few samples beside the free ones
+            # move.
+            size = min(size, max(self.options.least_factored, SAMPLES_PER_FREE_SAMPLE * len(free)))
         self.crowded = not gram.factored and len(free) > self.options.free_fraction * size
+
+        # Of the remaining samples, half gain most by growing and half by shrinking: the one needs
+        # the other if the sum is fixed.
         chosen = free[:0] if self.crowded else free
-        rising, falling = np.array(fetch(at.rising)), -fetch(at.falling)
-        rising[chosen] = falling[chosen] = -np.inf
-        # Half by growing, half by shrinking: the one needs the other if the sum must be kept.
-        for gain, count in ((rising, (size - len(chosen) + 1) // 2), (falling, size)):
-            best = NUMPY.top_k(gain, min(count, size - len(chosen)))
-            best = best[gain[best] > -np.inf]
-            falling[best] = -np.inf
+        growth_gains = np.array(fetch(current.rising))
+        shrink_gains = -fetch(current.falling)
+        growth_gains[chosen] = -np.inf
+        shrink_gains[chosen] = -np.inf
+        n_growing = (size - len(chosen) + 1) // 2
+        for gains, count in ((growth_gains, n_growing), (shrink_gains, size)):
+            best = NUMPY.top_k(gains, min(count, size - len(chosen)))
+            best = best[gains[best] > -np.inf]
+            shrink_gains[best] = -np.inf
             chosen = np.concatenate([chosen, best])
         return np.sort(chosen)
 
     def solve(
-        self, state: SingleOutput, rows: Indices, at: Slopes, tol: float
+        self, driver: SingleOutput, rows: Indices, current: Evaluation, tol: float
     ) -> tuple[Vector, int, Gram | None]:
-        """Maximise the objective over these samples, all other coefficients fixed; this counts as
-        one step."""
-        p, placed = state.program, state.backend.index(rows)
-        own, residual = (
-            np.array(state.backend.to_numpy(one[placed])) for one in (state.beta, state.residual)
-        )
-        part = state.gram.take(rows)
-        # As it is, not what the others leave: rounding could put that out of these samples' reach.
-        limits = p.lower[rows].sum(), p.upper[rows].sum()
-        total = None if p.total is None else float(np.clip(own.sum(), *limits))
-        inside = p.take(rows, residual + p.ridge[rows] * own + part.products(own), total)
-        # What the others leave undone is seen only afterwards: early sets need not be solved to the
-        # end.
-        early = self.early * min(at.gap, 1.0) if len(rows) < p.n_samples else 0.0
-        return self.solve_inside(part, inside, own, self.sharper * max(0.1 * tol, early)), 1, part
+        """Return the best coefficients of a round's samples, 1 as the count of steps, and their
+        kernel."""
+        program = driver.program
+        fetch = driver.backend.to_numpy
+        placed_rows = driver.backend.index(rows)
+        beta = np.array(fetch(driver.beta[placed_rows]))
+        residual = np.array(fetch(driver.residual[placed_rows]))
+        block = driver.gram.take(rows)
+        # The samples keep their present sum. The total less the sum of all others may be out of
+        # their reach by rounding.
+        total = None
+        if program.total is not None:
+            limits = program.lower[rows].sum(), program.upper[rows].sum()
+            total = float(np.clip(beta.sum(), *limits))
+        # The linear term of the round: t less the outputs of all other samples.
+        target = residual + program.ridge[rows] * beta + block.products(beta)
+        of_rows = program.take(rows, target, total)
+        # Violations outside of the round change after it, so an early round is solved roughly.
+        gap_of_round = ROUND_GAP * tol
+        if len(rows) < program.n_samples:
+            gap_of_round = max(gap_of_round, self.early_gap * min(current.gap, 1.0))
+        new = self.solve_inside(block, of_rows, beta, self.round_factor * gap_of_round)
+        return new, 1, block
 
     def solve_inside(self, part: Any, inside: Program, beta: Vector, tol: float) -> Vector:
-        """Solve the program of a round from β, by its block of K."""
+        """Return the solution of a round's program from β, by its block of K.
+
+        Parameters
+        ----------
+        part : Gram
+            The kernel of the round's samples.
+        inside : Program
+            Their program.
+        beta : ndarray of shape (n_rows,)
+            A start.
+        tol : float
+            The relative duality gap at which to stop.
+        """
         K = part.block(np.arange(part.n_samples)) if part.matrix is None else part.matrix
         if part.backend is NUMPY:
-            # Few samples have had their pair steps before; interior points take over sooner.
-            most = 30 if part.n_samples <= self.options.few_samples else 200
-            return solve_smo(K, inside, beta, tol, most * part.n_samples, self.options).beta
+            is_few = part.n_samples <= self.options.few_samples
+            steps_per_sample = MAX_ROUND_STEPS_OF_FEW if is_few else MAX_ROUND_STEPS
+            max_steps = steps_per_sample * part.n_samples
+            return solve_smo(K, inside, beta, tol, max_steps, self.options).beta
         return solve_working_set(DenseGram(K), inside, beta, tol, options=self.options).beta
 
-    def continues(self, at: Slopes, found: Solution, tol: float) -> bool:
-        # Rounds that were merely slow stay so; those misled by rounding start again from exact
-        # outputs.
-        self.sharper *= 0.1
-        return at.gap <= tol or found.gap <= 0.5 * at.gap
+    def continues(self, current: Evaluation, solution: Solution, tol: float) -> bool:
+        """Make rounds more exact, and return whether they can close the gap.
+
+        Rounds that were merely slow stay slow. Rounds whose outputs rounding had spoiled start
+        again from exact outputs: their own gap was small, or the certified one is far smaller.
+        """
+        self.round_factor *= ROUND_FACTOR_STEP
+        return current.gap <= tol or solution.gap <= SLOW_ROUND_GAP_RATIO * current.gap
