@@ -35,12 +35,12 @@ from kernelmosaic.solvers.tuning import (
     FLOPS_PER_BYTE,
     LARGEST_DAMPING,
     LARGEST_SINGLE_SCALE,
-    LEAST_BLOCK_NOISE,
+    LEAST_CLASS_NOISE,
     LEAST_DAMPING,
     LONG_NEWTON_STEP,
-    RELATIVE_BLOCK_NOISE,
+    RELATIVE_CLASS_NOISE,
     SHORT_NEWTON_STEP,
-    SINGLE_BLOCK_NOISE,
+    SINGLE_CLASS_NOISE,
 )
 
 
@@ -347,10 +347,10 @@ class SchurSystem:
         rounding, or that of a class without weights, can be factorised.
         """
         diagonal = A.diagonal().copy()
-        relative_noise = SINGLE_BLOCK_NOISE
+        relative_noise = SINGLE_CLASS_NOISE
         if self.dtype == np.float64:
-            relative_noise = RELATIVE_BLOCK_NOISE
-        noise = relative_noise * max(float(diagonal.mean()), least_diagonal) + LEAST_BLOCK_NOISE
+            relative_noise = RELATIVE_CLASS_NOISE
+        noise = relative_noise * max(float(diagonal.mean()), least_diagonal) + LEAST_CLASS_NOISE
         np.fill_diagonal(A, diagonal + noise)
         factorise(A)
         # Transposed, the lower half is the upper one in Fortran order, which cho_solve need not

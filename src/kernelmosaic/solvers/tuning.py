@@ -294,9 +294,9 @@ SHORT_NEWTON_STEP = 0.4
 DAMPING_INCREASE = 4.0
 #: Relative to the mean diagonal, in double and in single precision, and absolute: what is added to
 #: the diagonal of a block that rounding may have left slightly indefinite.
-RELATIVE_BLOCK_NOISE = 1e-9
-SINGLE_BLOCK_NOISE = 1e-5
-LEAST_BLOCK_NOISE = 1e-12
+RELATIVE_CLASS_NOISE = 1e-9
+SINGLE_CLASS_NOISE = 1e-5
+LEAST_CLASS_NOISE = 1e-12
 #: The mean diagonal. Blocks with a larger one are not computed in single precision, whose largest
 #: number is 3e38.
 LARGEST_SINGLE_SCALE = 1e30
