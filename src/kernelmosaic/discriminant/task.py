@@ -59,5 +59,5 @@ class Indicators(ClassTask):
     def count_support(self, y: TargetLike, support: Indices) -> Indices:
         # Every sample has a coefficient, so that all of each class are counted.
         if self.has_labels:
-            return np.asarray(y).sum(axis=0)
+            return np.asarray(np.asarray(y).sum(axis=0))
         return super().count_support(y, np.arange(len(y)))

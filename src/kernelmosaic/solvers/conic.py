@@ -146,7 +146,8 @@ def _order(cone: str, length: int) -> int:
     That of a semidefinite cone is the order n of its matrices, from length = n (n + 1) / 2.
     """
     if cone == "semidefinite":
-        return round((np.sqrt(8.0 * length + 1.0) - 1.0) / 2.0)
+        order: int = round((np.sqrt(8.0 * length + 1.0) - 1.0) / 2.0)
+        return order
     return length
 
 

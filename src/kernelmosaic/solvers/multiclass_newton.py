@@ -217,7 +217,7 @@ class FreeBlocks:
     def dtype(self) -> np.dtype[Any]:
         """The precision of the blocks that `take` returns by default."""
         if isinstance(self.K, np.ndarray):
-            return self.K.dtype
+            return np.dtype(self.K.dtype)
         return np.dtype(np.float64)
 
     @property
@@ -518,4 +518,4 @@ def _products(K: AnyArray, shared: Indices, step: Array) -> Array:
     if len(K) == 1:
         return np.asarray(columns @ K[0][shared], dtype=np.float64)
     products = [column @ K_c[shared] for column, K_c in zip(columns, K, strict=True)]
-    return np.stack(products).astype(np.float64)
+    return np.asarray(np.stack(products), dtype=np.float64)

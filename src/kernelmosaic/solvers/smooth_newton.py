@@ -275,7 +275,7 @@ def solve_curved(
     def times(pair: Array) -> Array:
         """Multiply K⁻¹ + W with Kp, given as the pair (Kp, p)."""
         Kp, p = pair
-        return p + curvature_times(Kp)
+        return np.asarray(p + curvature_times(Kp))
 
     def precondition(r: Array) -> Array:
         """Return K r, with r."""
