@@ -499,7 +499,7 @@ class DampedNewton:
         system = SchurSystem(len(shared), free.shape[1], blocks.dtype, blocks.scale, self.damping)
 
         def right_side(c: int, samples: Indices) -> Array:
-            return residual[c, samples][:, np.newaxis]
+            return np.asarray(residual[c, samples][:, np.newaxis])
 
         try:
             eliminate(system, blocks, free, shared, right_side)
@@ -518,4 +518,4 @@ def _products(K: AnyArray, shared: Indices, step: Array) -> Array:
     if len(K) == 1:
         return np.asarray(columns @ K[0][shared], dtype=np.float64)
     products = [column @ K_c[shared] for column, K_c in zip(columns, K, strict=True)]
-    return np.asarray(np.stack(products), dtype=np.float64)
+    return np.stack(products).astype(np.float64)
