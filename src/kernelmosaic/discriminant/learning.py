@@ -95,7 +95,7 @@ class DiscriminantProblem(WeightProblem):
         λ as the user states it, for errors.
     """
 
-    exact = True
+    solves_exactly = True
     machine: Discriminant
 
     def __init__(self, stack: GramStack, machine: Discriminant, options: LearnerOptions) -> None:
@@ -166,7 +166,7 @@ class DiscriminantProblem(WeightProblem):
         linear, ridge = self._linear(at.solution.beta, self.machine.targets)
         return 2.0 * linear - ridge, at.q
 
-    def lower(self, at: Evaluation) -> float:
+    def lower_bound(self, at: Evaluation) -> float:
         """Return the lower bound of β times its best factor, whatever the weights."""
         return self._lower(at.solution.beta, at.q, self.machine.targets)
 
@@ -525,11 +525,11 @@ class _Path(BoundTracker):
         if is_active.any():
             shares = np.where(is_active, self.s, 0.0)
         trial = self._evaluate(shares)
-        self.note(trial)
-        gap = relative_gap(trial.upper, self.lower)
+        self.record_bounds(trial)
+        gap = relative_gap(trial.upper, self.lower_bound)
         if gap <= max(tol, self.gap):
             self.best = trial
-            self.proved = trial
+            self.tightest = trial
             self.gap = gap
             self.history[-1] = Iteration(trial.upper, self.gap)
 
@@ -579,7 +579,7 @@ class MatrixLearner(Learner):
         `orders` are the orders of the inequalities, each of which has `count` matrices.
         """
         entries = count * sum(order**2 for order in orders)
-        limit = self.options.most_entries
+        limit = self.options.max_conic_entries
         if entries > limit:
             raise MemoryError(
                 f"solver={solver!r} would keep {entries:.1e} entries for {len(orders)} inequalities"
@@ -613,7 +613,7 @@ def _learn_once(problem: DiscriminantProblem, shares: Callable[[Evaluation], Wei
         advance(search.gap)
         theta = problem.retract(shares(search.best))
         search.consider(problem.evaluate(theta))
-        advance(search.record())
+        advance(search.record_iteration())
     return search.learned()
 
 
