@@ -274,7 +274,7 @@ class NewRows:
             columns_are = "columns the model does not know are"
             if len(ignored) == 1:
                 columns_are = "column the model does not know is"
-            notes.append(f"{len(ignored)} {columns_are} ignored: {tables.some(ignored, 5)}")
+            notes.append(f"{len(ignored)} {columns_are} ignored: {tables.list_names(ignored, 5)}")
         categories = self.plan.categories if self.plan else {}
         for name, values in categories.items():
             new_values = sorted(set(self.table[name].dropna()) - set(values))
@@ -325,8 +325,8 @@ def _texts_and_views(estimator: Estimator, table: Any) -> tuple[list[str], list[
     specs = lay_specs(estimator.read_kernels(table), table)
     if estimator.missing is None:
         return texts, []
-    views = [[names[j] for j in spec.columns] for spec in specs if spec.columns is not None]
-    return texts, views
+    columns_of_views = [spec.columns for spec in specs if spec.columns is not None]
+    return texts, [[names[j] for j in columns] for columns in columns_of_views]
 
 
 # Predictions --------------------------------------------------------------------------------------
@@ -427,7 +427,10 @@ def rounded(columns: Settings) -> Settings:
 
     Digits beyond these are the tolerance of the solver, not knowledge.
     """
-    return {name: [float(f"{value:.8g}") for value in values] for name, values in columns.items()}
+    rounded_columns = {}
+    for name, values in columns.items():
+        rounded_columns[name] = [float(f"{value:.8g}") for value in values]
+    return rounded_columns
 
 
 def _describe_accuracy(rows: NewRows, truth: Any) -> str:
@@ -526,8 +529,8 @@ def _read_truth(rows: NewRows) -> TargetLike:
         raise ValueError(
             f"{path}, row {rows.number_of(row)}, column {columns[0]!r}: the class"
             f" {class_texts[row]!r} was not in the training table"
-            f" ({tables.some(list(classes), 10)}); correct it, or leave the column out to predict"
-            " without a score."
+            f" ({tables.list_names(list(classes), 10)}); correct it, or leave the column out to"
+            " predict without a score."
         )
     return np.array([classes[text] for text in class_texts])
 
