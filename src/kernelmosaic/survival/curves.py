@@ -79,7 +79,7 @@ class ProportionalHazards(Curves):
         if slope is None:
             likelihood = PartialLikelihood(time, event, weight, 1.0)
             slope = minimize_scalar(
-                lambda a: likelihood.at(a * outputs).value, bounds=(0, 10), method="bounded"
+                lambda a: likelihood.loss_at(a * outputs).value, bounds=(0, 10), method="bounded"
             ).x
         times, at = np.unique(time, return_inverse=True)
         died, order = np.bincount(at, weights=weight * event), np.argsort(-time, kind="stable")

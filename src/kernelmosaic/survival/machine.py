@@ -132,7 +132,7 @@ class PartialLikelihood(SmoothProgram):
             -self.share * np.exp(np.minimum(D - S, 0.0))[self.of]
         )
 
-    def at(self, values: Vector) -> LossPoint:
+    def loss_at(self, values: Vector) -> LossPoint:
         log_risk, below = self._sums(values)
         value = float(self.height @ below + self.deaths @ values[self.rows][self.died])
         with np.errstate(divide="ignore"):  # the first term of a time takes nothing off
@@ -166,12 +166,12 @@ class PartialLikelihood(SmoothProgram):
         out[self.rows] = expected[:, np.newaxis] * columns - risk[:, np.newaxis] * taken
         return out.reshape(V.shape)
 
-    def bound(self, values: Vector, error: float) -> float:
+    def loss_bound(self, values: Vector, error: float) -> float:
         """Return the loss plus what an error in the outputs may add: a mean, and an output, for
         each event."""
-        return self.at(values).value + 2.0 * float(self.height.sum()) * error
+        return self.loss_at(values).value + 2.0 * float(self.height.sum()) * error
 
-    def size(self, values: Vector) -> float:
+    def loss_size(self, values: Vector) -> float:
         below, own = np.abs(self._sums(values)[1]), np.abs(values[self.rows][self.died])
         return float(self.height @ below + self.deaths @ own)
 
@@ -205,7 +205,7 @@ class OrderedPairs(SmoothProgram):
         """Return by how much each pair falls short of its margin, of shape (events, n)."""
         return np.maximum(margin - values + values[self.first][:, np.newaxis], 0.0)
 
-    def at(self, values: Vector) -> LossPoint:
+    def loss_at(self, values: Vector) -> LossPoint:
         short = self._short(values)
         pull = 2.0 * self.factor * short
         slopes = -pull.sum(axis=0)
@@ -221,12 +221,12 @@ class OrderedPairs(SmoothProgram):
         out[self.first] += bends.sum(axis=1)[:, np.newaxis] * columns[self.first] - bends @ columns
         return np.asarray(out.reshape(V.shape))
 
-    def bound(self, values: Vector, error: float) -> float:
+    def loss_bound(self, values: Vector, error: float) -> float:
         """Return the loss where every pair falls short by twice the error more."""
         return float(np.vdot(self.factor, self._short(values, 1.0 + 2.0 * error) ** 2))
 
-    def size(self, values: Vector) -> float:
-        return self.bound(values, 0.0)
+    def loss_size(self, values: Vector) -> float:
+        return self.loss_bound(values, 0.0)
 
 
 class SmoothMachine(Machine):

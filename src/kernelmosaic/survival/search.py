@@ -190,7 +190,7 @@ def likelihood(
     weight = np.ones(len(y)) if sample_weight is None else np.asarray(sample_weight)
     deaths = float(y[:, 0] @ weight)
     return (
-        -PartialLikelihood(y[:, 1], y[:, 0], weight, 1.0).at(model.predict(X)).value / deaths
+        -PartialLikelihood(y[:, 1], y[:, 0], weight, 1.0).loss_at(model.predict(X)).value / deaths
         if deaths
         else np.nan
     )
