@@ -324,7 +324,12 @@ class LocalVariationalMethod(VariationalMethod):
         assert best is not None
         gates = _gates(best.v, best.v_cov, best.Z)
         posterior = LocalPosterior(
-            best, history, gates.mean(axis=0), best.deviation(gates), learner.inputs
+            best,
+            history,
+            gates.mean(axis=0),
+            _deviations_of_mean_gates(best),
+            best.deviation(gates),
+            learner.inputs,
         )
         return [posterior]
 
@@ -350,18 +355,6 @@ class LocalVariationalMethod(VariationalMethod):
             inputs=posterior.inputs,
             variances=squares / inference.projections.mean,
         )
-
-    def weight_deviations(self, posterior: LocalPosterior) -> Array:
-        """Return the standard deviations of the mean gates under q(v), by 200 draws."""
-        inference = posterior.inference
-        rng = np.random.RandomState(0)
-        roots = np.linalg.cholesky(inference.v_cov)
-        certain = np.zeros_like(roots)
-        means = []
-        for _ in range(_GATE_DRAWS):
-            step = np.einsum("mqp,mp->mq", roots, rng.standard_normal(inference.v.shape))
-            means.append(_gates(inference.v + step, certain, inference.Z).mean(axis=0))
-        return np.asarray(np.std(means, axis=0))
 
     def attributes(self, fit: Fit) -> Settings:
         (posterior,) = fit.learned
@@ -693,6 +686,18 @@ def _gates(v: Array, v_cov: Array, Z: Array) -> Array:
     """Return Pr(s = m) under v ~ N(v, v_cov), of shape (n, P)."""
     spread = np.einsum("nq,mqp,np->nm", Z, v_cov, Z, optimize=True)
     return _sticks(Z @ v.T / np.sqrt(1.0 + spread), np.zeros((len(Z), len(v) + 1)))[0]
+
+
+def _deviations_of_mean_gates(inference: Inference) -> Array:
+    """Return the standard deviations of the mean gates under q(v), of shape (P,)."""
+    rng = np.random.RandomState(0)
+    roots = np.linalg.cholesky(inference.v_cov)
+    certain = np.zeros_like(roots)
+    means = []
+    for _ in range(_GATE_DRAWS):
+        step = np.einsum("mqp,mp->mq", roots, rng.standard_normal(inference.v.shape))
+        means.append(_gates(inference.v + step, certain, inference.Z).mean(axis=0))
+    return np.asarray(np.std(means, axis=0))
 
 
 def _with_ones(Z: Array) -> Array:

@@ -41,8 +41,8 @@ class Posterior:
         The factors at the end.
     history : list of dict
         Of every iteration the bound, its negative and its relative rise.
-    weights : ndarray of shape (P,)
-        Posterior means of the weights.
+    weights, weight_deviations : ndarray of shape (P,)
+        Posterior means and standard deviations of the weights.
     deviation : float
         The root of the mean variance of the training samples' outputs.
     """
@@ -50,6 +50,7 @@ class Posterior:
     inference: Any
     history: list[Settings]
     weights: Array
+    weight_deviations: Array
     deviation: float
 
 
@@ -86,7 +87,11 @@ class VariationalMethod(Method):
         self, task: Task, data: TrainingSet, machines: list[Any], learner: Any, starts: list[Start]
     ) -> list[Any]:
         history = self.sweep(learner, task.name)
-        return [Posterior(learner, history, learner.e.copy(), learner.deviation())]
+        n_outputs = learner.labels.shape[1]
+        weight_deviations = np.sqrt(np.diag(learner.cov)[n_outputs:])
+        return [
+            Posterior(learner, history, learner.e.copy(), weight_deviations, learner.deviation())
+        ]
 
     def sweep(self, inference: Any, name: str) -> list[Settings]:
         """Update all factors until the bound rises by at most `tol`; return the history."""
@@ -120,11 +125,6 @@ class VariationalMethod(Method):
         weights = np.tile(fit.weights, (n_outputs, 1))
         return Function(fit.data.expansion(beta, np.arange(n_samples), weights), intercept)
 
-    def weight_deviations(self, posterior: Any) -> Array:
-        """Return the posterior standard deviations of the weights."""
-        n_outputs = posterior.inference.labels.shape[1]
-        return np.asarray(np.sqrt(np.diag(posterior.inference.cov)[n_outputs:]))
-
     def progress(self, fit: Fit) -> Settings:
         (posterior,) = fit.learned
         history = posterior.history
@@ -133,7 +133,7 @@ class VariationalMethod(Method):
     def attributes(self, fit: Fit) -> Settings:
         (posterior,) = fit.learned
         return {
-            "weights_std_": self.weight_deviations(posterior),
+            "weights_std_": posterior.weight_deviations,
             "_deviation": posterior.deviation,
         }
 

@@ -396,8 +396,7 @@ class Fit:
         single = [machine.has_one_output for machine in self.machines]
         each = zip(self.learned, single, strict=True)
         slopes = [
-            one.slopes if own and np.shape(one.slopes) == one.weights.shape else None
-            for one, own in each
+            one.q if own and np.shape(one.q) == one.weights.shape else None for one, own in each
         ]
         return Lead(self.weights, slopes, single, self.task.classes)
 
@@ -563,7 +562,7 @@ def learn(
     own = [COLD] * len(machines) if starts is None or len(starts) != len(machines) else list(starts)
     with data.threads():
         learned = method.learn(task, data, machines, learner, own)
-    is_led = any(start.like is not None for start in own)
+    is_led = any(start.similar_q is not None for start in own)
     return Fit(recipe, task, method, data, machines, learner, learned, is_led)
 
 
@@ -619,7 +618,8 @@ def _led(before: Sequence[Start] | None, found: Sequence[Fit], like: Sequence[Le
     led = []
     for c, (slopes, single) in enumerate(zip(like[-1].slopes, like[-1].single, strict=True)):
         start = COLD if before is None else before[c]
-        led.append(replace(start.at(np.atleast_2d(guess)[c] if single else guess), like=slopes))
+        weights = np.atleast_2d(guess)[c] if single else guess
+        led.append(replace(start.with_weights(weights), similar_q=slopes))
     return led
 
 
@@ -697,7 +697,7 @@ def _settled(rough: Fit, fit: Fit) -> Fit:
     if data is None:
         return fit
     learner = fit.method.learner(fit.task, data, fit.machines)
-    starts = [one.start.elsewhere() for one in rough.learned]
+    starts = [one.start.without_products() for one in rough.learned]
     with data.threads():
         learned = fit.method.learn(fit.task, data, fit.machines, learner, starts)
     return certify([replace(fit, data=data, learner=learner, learned=learned, is_led=False)])[0]

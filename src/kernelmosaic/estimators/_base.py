@@ -48,9 +48,9 @@ from kernelmosaic.estimators.inputs import (
 from kernelmosaic.gram.missing import GATED, RULES
 from kernelmosaic.kernels.base import Kernel
 from kernelmosaic.kernels.views import Entry, PerColumn, default_kernels, read_kernels
-from kernelmosaic.learning.certificate import AIM
 from kernelmosaic.learning.factory import Parameters
 from kernelmosaic.learning.norms import numbers
+from kernelmosaic.learning.tuning import AIM
 from kernelmosaic.stacking import by_view
 
 #: The default of `rank` in all estimators that have it.
@@ -70,9 +70,9 @@ class KernelEstimator(BaseEstimator, ABC):
     memory_budget: float | None
     device: str | None
     random_state: Seed
-    # Of subclasses without these parameters, fits say nothing, and end by themselves.
+    max_iter: int
+    # Of subclasses without this parameter, fits say nothing.
     verbose: bool = False
-    max_iter: int = 0
     # Of subclasses without this parameter, samples must have all views.
     missing: Any = None
     # Subclasses without this parameter learn one machine after the other.
@@ -283,7 +283,12 @@ class KernelEstimator(BaseEstimator, ABC):
             setattr(self, name, value)
         self._task_of_fit: Any = fit.task
         self.function_ = fit.method.function(fit)
-        warning = None if fit.learner is None else fit.method.warning(fit, self.max_iter)
+        if fit.learner is not None:
+            self._warn_of_what_is_missing(fit)
+
+    def _warn_of_what_is_missing(self, fit: Fit) -> None:
+        """Warn if a fit has not reached what was asked for."""
+        warning = fit.method.warning(fit, self.max_iter)
         if warning is not None:
             warn_caller(f"{type(self).__name__}{warning}", ConvergenceWarning)
 

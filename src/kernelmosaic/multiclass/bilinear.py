@@ -10,8 +10,8 @@ from kernelmosaic._typing import KernelsLike, Seed
 from kernelmosaic.engine.tasks import PathRule, accuracy
 from kernelmosaic.estimators._base import BaseMKL
 from kernelmosaic.estimators.classifier import KernelClassifier
-from kernelmosaic.learning.certificate import AIM
 from kernelmosaic.learning.factory import Parameters, solver_class
+from kernelmosaic.learning.tuning import AIM
 from kernelmosaic.multiclass.learning import CLASS_WISE_SOLVERS
 from kernelmosaic.multiclass.method import ClassWiseMethod
 from kernelmosaic.multiclass.task import BilinearClasses

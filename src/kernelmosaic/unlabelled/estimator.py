@@ -82,6 +82,9 @@ class UnlabelledEstimator(KernelEstimator):
         if isinstance(self.weights, str):
             check_choice("weights", self.weights, RULES, ", or give one number per kernel")
 
+    def _warn_of_what_is_missing(self, fit: Fit) -> None:
+        """Warn of nothing: eigenvectors are computed to `tol`, in as many steps as they need."""
+
     def _task(self) -> NoTargets:
         return NoTargets(type(self).__name__)
 

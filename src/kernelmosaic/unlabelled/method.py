@@ -231,9 +231,6 @@ class EmbeddingMethod(Method):
             "_n_features_out": len(components.values),
         }
 
-    def warning(self, fit: Fit, max_iter: int) -> str | None:
-        return None
-
 
 @dataclass(frozen=True)
 class ClusterMethod(EmbeddingMethod):
