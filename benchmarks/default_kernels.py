@@ -50,7 +50,7 @@ from sklearn.model_selection import KFold, StratifiedKFold
 
 from kernelmosaic import MKLRidgeClassifierCV, MKLRidgeCV
 from kernelmosaic.kernels import Gaussian
-from kernelmosaic.ridge.estimator import ridge_kernels
+from kernelmosaic.ridge.kernels import ridge_kernels
 
 FILES = {"numbers": "uci_regression.npz", "classes": "uci_classes.npz"}
 CANDIDATES = {

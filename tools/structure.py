@@ -33,12 +33,7 @@ LEAST_SQUARES = (
     *("MatrixForm", "FeatureForm", "PairForm"),
 )
 #: Functions that lead from samples and kernels to what an estimator has learned.
-WAYS_TO_FIT = (
-    "fit",
-    "BaseRidge._learn_ridge",
-    "BayesianMKLClassifier.fit",
-    "UnlabelledEstimator.fit",
-)
+WAYS_TO_FIT = ("fit",)
 #: Functions that state the objective and the gap that weights and coefficients prove.
 CERTIFYING = ("KernelWeights.certificate", "LeastSquaresProblem.certificate")
 #: Functions that lead from scores of held-out samples to C and to a fit of the choice.

@@ -363,7 +363,9 @@ def backend_on(device: str | None) -> Backend:
 
 def backend_of(array: ArrayOrTensor) -> Backend:
     """Return the backend of an array: that of torch for a tensor, else NumPy."""
-    return torch_backend(str(array.device)) if is_tensor(array) else NUMPY
+    if not is_tensor(array):
+        return NUMPY
+    return torch_backend(str(array.device))
 
 
 def is_tensor(array: ArrayOrTensor) -> bool:
@@ -418,7 +420,9 @@ def has_device(device: str | None) -> bool:
 
 def tensor_device(X: MatrixLike) -> str | None:
     """Return the device of a tensor; None for arrays and for tensors in the host's memory."""
-    return str(X.device) if is_tensor(X) and X.device.type != "cpu" else None
+    if not is_tensor(X) or X.device.type == "cpu":
+        return None
+    return str(X.device)
 
 
 def to_host(X: MatrixLike) -> MatrixLike:
@@ -445,11 +449,13 @@ def default_budget(backend: Backend = NUMPY) -> float:
 
 def format_bytes(size: float) -> str:
     """Return a size in bytes as a text with a unit, such as ``1.5 GiB``."""
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if size < 1024:
-            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+    if size < 1024:
+        return f"{size:.0f} B"
+    for unit in ("KiB", "MiB", "GiB"):
         size /= 1024
-    return f"{size:.1f} TiB"
+        if size < 1024:
+            return f"{size:.1f} {unit}"
+    return f"{size / 1024:.1f} TiB"
 
 
 def row_strips(n: int, height: int) -> Iterator[slice]:
@@ -477,7 +483,9 @@ def run_threads(work: Callable[[Any], None], items: Iterable[Any], n_bytes: int)
     This is faster than a loop only where `work` releases the interpreter's lock.
     """
     items = list(items)
-    n_threads = min(allowed_threads(), len(items)) if n_bytes >= _BYTES_FOR_THREADS else 1
+    n_threads = 1
+    if n_bytes >= _BYTES_FOR_THREADS:
+        n_threads = min(allowed_threads(), len(items))
     if n_threads <= 1:
         for item in items:
             work(item)
@@ -523,7 +531,9 @@ def allowed_threads() -> int:
 
     These are as many as the BLAS may use, and one inside of `map_threads`.
     """
-    return 1 if getattr(_THREAD, "is_one_of_several", False) else blas_threads()
+    if getattr(_THREAD, "is_one_of_several", False):
+        return 1
+    return blas_threads()
 
 
 @lru_cache(maxsize=1)
@@ -679,4 +689,6 @@ def threads_for(n_samples: int) -> AbstractContextManager[None]:
 
     Few rows are computed with on one thread, more on all.
     """
-    return one_blas_thread() if n_samples <= _FEW_SAMPLES else nullcontext()
+    if n_samples > _FEW_SAMPLES:
+        return nullcontext()
+    return one_blas_thread()

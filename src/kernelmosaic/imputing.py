@@ -99,8 +99,10 @@ class ViewImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         for j, kind in enumerate(kinds_of_columns(table, values)):
             full_cells = values[~empty[:, j], j]
             fill.append(self._fill_of(full_cells, kind))
-        has_numbers = values.dtype.kind in _KINDS_OF_NUMBERS
-        self.fill_ = np.array(fill, dtype=None if has_numbers else object)
+        if values.dtype.kind in _KINDS_OF_NUMBERS:
+            self.fill_ = np.array(fill)
+        else:
+            self.fill_ = np.array(fill, dtype=object)
         return self
 
     def _fill_of(self, cells: AnyArray, kind: str) -> Any:
@@ -149,8 +151,9 @@ class ViewImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         stacked = stack_tables(X, self.views_ or None)
         views = stacked.views if self.views is None else self.views
         filled = self._filled(stacked.X, views)
-        is_frame = hasattr(filled, "columns")
-        return StackedViews(filled, stacked.views if is_frame else stacked.numbers)
+        if hasattr(filled, "columns"):
+            return StackedViews(filled, stacked.views)
+        return StackedViews(filled, stacked.numbers)
 
     def _filled(self, X: MatrixLike, views: Any) -> MatrixLike:
         """Return one table with empty cells filled, except in views that a row lacks as a whole.
@@ -163,13 +166,13 @@ class ViewImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         """
         values, empty = self._read(X, reset=False)
         if views is None:
-            column_lists: Any = []
-        else:
-            column_lists = views.values() if isinstance(views, Mapping) else views
-        columns_of_views = [
-            np.asarray(_get_column_indices(X, list(columns)), dtype=np.intp)
-            for columns in column_lists
-        ]
+            views = ()
+        elif isinstance(views, Mapping):
+            views = views.values()
+        columns_of_views = []
+        for columns in views:
+            numbers = _get_column_indices(X, list(columns))
+            columns_of_views.append(np.asarray(numbers, dtype=np.intp))
         n_views = Counter(j for columns in columns_of_views for j in columns.tolist())
         for columns in columns_of_views:
             # Two views that share a column lack it together or not at all, so their cells are

@@ -107,21 +107,21 @@ def views_from_anndata(
     are_by_modality = all(isinstance(entry, Mapping) for entry in sets.values())
     kernels: list[tuple[str, Kernel, Any]] = []
     columns: list[Indices] = []
-    for cells in modalities:
-        if are_by_modality and cells.name not in sets:
+    for modality_data in modalities:
+        if are_by_modality and modality_data.name not in sets:
             raise ValueError(
-                f"gene_sets: there are none for the modality {cells.name!r}, only for"
+                f"gene_sets: there are none for the modality {modality_data.name!r}, only for"
                 f" {', '.join(sets)}; name the modalities to read, such as modality=[...]."
             )
-        sets_of_modality = sets[cells.name] if are_by_modality else sets
-        kernels_of_modality = cells.kernels(sets_of_modality, kernel, min_size)
+        sets_of_modality = sets[modality_data.name] if are_by_modality else sets
+        kernels_of_modality = modality_data.kernels(sets_of_modality, kernel, min_size)
         kernels += kernels_of_modality
         if genes is None:
             genes_of_kernels = {gene for _, _, listed in kernels_of_modality for gene in listed}
-            names = [name for name in cells.names_in_X() if name in genes_of_kernels]
+            names = [name for name in modality_data.names_in_X() if name in genes_of_kernels]
         else:
             names = list(map(str, genes))
-        columns.append(cells.column_numbers(names))
+        columns.append(modality_data.column_numbers(names))
     return _side_by_side(data, modalities, columns), kernels
 
 
@@ -197,7 +197,7 @@ def to_anndata(
                 " X, as views_from_anndata returns it."
             )
         modalities = _read_modalities(data, modality, layer, use_raw)
-        X = _side_by_side(data, modalities, [cells.column_numbers(names) for cells in modalities])
+        X = _side_by_side(data, modalities, [entry.column_numbers(names) for entry in modalities])
     if X.shape[0] != len(data.obs_names):
         raise ValueError(
             f"X has {X.shape[0]} rows, and data has {len(data.obs_names)} cells: give one row per"
@@ -303,7 +303,9 @@ class Modality:
     @classmethod
     def of(cls, name: str, prefix: str, data: Any, layer: str | None, use_raw: bool) -> Modality:
         """Return the modality of an AnnData, or raise if it has no such layer or repeats a gene."""
-        where = f"modality {name!r}: " if name else ""
+        where = ""
+        if name:
+            where = f"modality {name!r}: "
         layers = getattr(data, "layers", {})
         source = data
         if use_raw:
@@ -355,7 +357,9 @@ class Modality:
                 f" {self.name or 'data'}, which begin with {self.columns[0]!r}, those of the sets"
                 f" with {first_gene!r}; give both the same kind of names."
             )
-        name_prefix = f"{self.name}: " if self.prefix else ""
+        name_prefix = ""
+        if self.prefix:
+            name_prefix = f"{self.name}: "
         kernels = []
         for name, set_kernel, genes in by_group(
             sets, kernel, among=self.columns, min_size=min_size
@@ -446,8 +450,10 @@ def _read_modalities(data: Any, modality: Any, layer: Any, use_raw: bool) -> lis
     is_single = isinstance(modality, str)
     if modality is None:
         names = list(anndata_by_name)
+    elif is_single:
+        names = [modality]
     else:
-        names = [modality] if is_single else list(modality)
+        names = list(modality)
     unknown = [name for name in names if name not in anndata_by_name]
     if unknown:
         raise ValueError(
@@ -486,11 +492,13 @@ def _side_by_side(
         names.append([modality.prefix + modality.columns[j] for j in numbers])
     cell_names = [modality.data.obs_names for modality in modalities]
     is_single = len(modalities) == 1
-    if not is_single and not all(index.is_unique for index in cell_names):
-        raise ValueError(
-            "data: cells of a modality share a name; call its obs_names_make_unique() first."
-        )
-    index = cell_names[0] if is_single else data.obs_names
+    index = cell_names[0]
+    if not is_single:
+        index = data.obs_names
+        if not all(names_of_modality.is_unique for names_of_modality in cell_names):
+            raise ValueError(
+                "data: cells of a modality share a name; call its obs_names_make_unique() first."
+            )
     if any(map(sparse.issparse, tables)):
         rows = [
             SparseTable(table, index=cells).reindex(index)

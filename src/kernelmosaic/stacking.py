@@ -138,7 +138,7 @@ class SparseTable(sparse.csr_array):  # type: ignore[misc]
 
     @cached_property
     def lacking(self) -> dict[str, Mask]:
-        """Mask of the rows that lack a table, by the name of the table.
+        """Masks of the rows that lack a table, by the name of the table.
 
         Tables that no row lacks have no entry.
         """
@@ -448,10 +448,10 @@ def _tables_of_fit(tables: Settings, fitted: Mapping[str, list[Any]]) -> Setting
     present_table = next(iter(tables.values()))
     tables_of_fit = {}
     for name, columns in fitted.items():
-        if name in tables:
-            tables_of_fit[name] = tables[name]
-        else:
-            tables_of_fit[name] = _empty_table(columns, name, present_table)
+        table = tables.get(name)
+        if table is None:
+            table = _empty_table(columns, name, present_table)
+        tables_of_fit[name] = table
     return tables_of_fit
 
 
@@ -504,7 +504,7 @@ def _is_gram(table: MatrixLike) -> bool:
 
 
 def find_columns(names: Iterable[Any], columns: Iterable[Any]) -> dict[Any, Any]:
-    """Return the column that each name means, by the name.
+    """Return the columns that are meant by some names, as a dict from name to column.
 
     A name may leave out the table in front of the column: ``CD4`` means ``rna__CD4``. Names that
     mean no column are left out of the result; a name that two tables have is a ValueError.
@@ -546,7 +546,9 @@ def list_columns(names: Sequence[str], most: int = 3) -> str:
             text += f" and {len(view_names) - most} more"
         texts.append(text)
     listed = "; ".join(texts)
-    return f"column {listed}" if len(names) == 1 else f"{len(names)} columns ({listed})"
+    if len(names) == 1:
+        return f"column {listed}"
+    return f"{len(names)} columns ({listed})"
 
 
 def by_view(values: Any, views: Sequence[str]) -> dict[str, Any]:
@@ -568,8 +570,9 @@ def by_view(values: Any, views: Sequence[str]) -> dict[str, Any]:
         values = values.sum(axis=-1, keepdims=True)
     sums: dict[str, Any] = {}
     for view, kernel_values in zip(views, np.moveaxis(values, -1, 0), strict=True):
-        term = float(kernel_values) if kernel_values.ndim == 0 else kernel_values
-        sums[view] = sums.get(view, 0.0) + term
+        if kernel_values.ndim == 0:
+            kernel_values = float(kernel_values)
+        sums[view] = sums.get(view, 0.0) + kernel_values
     return sums
 
 
@@ -646,7 +649,9 @@ def row_names(rows: Any, attribute: str = "index") -> Any:
         return row_names(rows.X)
     index: Any = getattr(rows, attribute, None)
     is_index = type(index).__module__.partition(".")[0] == "pandas"
-    return index if is_index and index.inferred_type != "integer" else None
+    if not is_index or index.inferred_type == "integer":
+        return None
+    return index
 
 
 def _disagreement(first: _RowNames, second: _RowNames) -> str:
@@ -708,6 +713,7 @@ def _with_targets(
 
     Targets belong to samples by the names of the rows if both have names, else by position.
     """
+    # With equal names, the rows of both are in the same order already.
     if _have_different_names([stacked.X, y]):
         _check_names("y", y.index, stacked.X.index)
         X = stacked.X[stacked.X.index.isin(y.index)]
@@ -887,11 +893,13 @@ def _stack_frames(tables: Settings, library: str) -> StackedViews:
         raise ValueError(
             f"several columns would be named {repeated[0]!r}: rename a column or a view."
         )
-    dense_tables = {}
+    dense_tables = dict(tables)
     for view, table in tables.items():
-        dense_tables[view] = _dense_table(table) if sparse.issparse(table) else table
-    join = _join_pandas if library == "pandas" else _join_polars
-    return StackedViews(join(dense_tables, names), names)
+        if sparse.issparse(table):
+            dense_tables[view] = _dense_table(table)
+    if library == "pandas":
+        return StackedViews(_join_pandas(dense_tables, names), names)
+    return StackedViews(_join_polars(dense_tables, names), names)
 
 
 def _dense_table(table: MatrixLike) -> AnyArray:

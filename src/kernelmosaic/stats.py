@@ -267,8 +267,10 @@ def f_test_5x2cv(scores_a: Any, scores_b: Any) -> PairedTestResult:
     p = five_by_two("scores_a", scores_a) - five_by_two("scores_b", scores_b)
     if not np.any(p):
         return PairedTestResult(0.0, 1.0)
-    spread = float(np.sum((p - p.mean(axis=1, keepdims=True)) ** 2))
-    statistic = float(np.sum(p**2)) / (2 * spread) if spread > 0 else np.inf
+    sum_of_variances = float(np.sum((p - p.mean(axis=1, keepdims=True)) ** 2))
+    statistic = np.inf
+    if sum_of_variances > 0:
+        statistic = float(np.sum(p**2)) / (2 * sum_of_variances)
     return PairedTestResult(statistic, float(f_distribution.sf(statistic, 10, 5)))
 
 

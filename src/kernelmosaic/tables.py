@@ -422,18 +422,19 @@ def _frame_of_array(
     path: Path, name: str, array: AnyArray, feature_names: AnyArray | None
 ) -> pd.DataFrame:
     """Return a vector or matrix of an NPZ file as a data frame, bytes decoded to texts."""
-    decoded = np.char.decode(array, "utf-8") if array.dtype.kind == "S" else array
+    if array.dtype.kind == "S":
+        array = np.char.decode(array, "utf-8")
     if array.ndim == 1:
         # By name: a structured array alone would give a column for each of its fields.
-        return pd.DataFrame({name: decoded}, columns=[name])
+        return pd.DataFrame({name: array}, columns=[name])
     n_columns = array.shape[1]
     if feature_names is None:
-        return pd.DataFrame(decoded, columns=[f"{name}_{j}" for j in range(n_columns)])
+        return pd.DataFrame(array, columns=[f"{name}_{j}" for j in range(n_columns)])
     if feature_names.shape != (n_columns,):
         raise ValueError(
             f"{path}: feature_names has shape {feature_names.shape}, but X has {n_columns} columns."
         )
-    return pd.DataFrame(decoded, columns=[str(label) for label in feature_names])
+    return pd.DataFrame(array, columns=[str(label) for label in feature_names])
 
 
 _TEXT_FILES = (".csv", ".tsv", ".txt")
@@ -505,7 +506,9 @@ def kind_of(column: pd.Series) -> str:
         return "numbers"
     if _is_repeated(texts):
         return "categories"
-    return "sequences" if _are_sequences(texts) else "free text"
+    if _are_sequences(texts):
+        return "sequences"
+    return "free text"
 
 
 def _are_sequences(texts: pd.Series) -> bool:
@@ -526,24 +529,29 @@ def require(table: pd.DataFrame, names: Iterable[str], where: object) -> None:
     lost = [name for name in names if name not in table.columns]
     if not lost:
         return
+    verb = "lacks"
+    hint = ""
+    if len(lost) == 1:
+        verb = "has no"
+        hint = suggest_name(lost[0], table.columns)
+    if not hint and any(re.fullmatch(r"[-+.\d]+", str(name)) for name in table.columns):
+        hint = " the first line is read as the names of the columns:"
     listed = ", ".join(map(repr, table.columns[:8]))
     if len(table.columns) > 8:
         listed += " …"
-    hint = meant(lost[0], table.columns) if len(lost) == 1 else ""
-    if not hint and any(re.fullmatch(r"[-+.\d]+", str(name)) for name in table.columns):
-        hint = " the first line is read as the names of the columns:"
-    verb = "has no" if len(lost) == 1 else "lacks"
     raise ValueError(f"{where} {verb} {list_columns(lost)};{hint} its columns are {listed}.")
 
 
-def meant(name: str, names: Iterable[str]) -> str:
+def suggest_name(name: str, names: Iterable[str]) -> str:
     """Return " did you mean …?" with the most similar of several names.
 
     The text is empty if none is similar.
     """
     spelling = {candidate.lower(): candidate for candidate in names}
     matches = get_close_matches(name.lower(), spelling, n=1)
-    return f" did you mean {spelling[matches[0]]!r}?" if matches else ""
+    if not matches:
+        return ""
+    return f" did you mean {spelling[matches[0]]!r}?"
 
 
 @dataclass(frozen=True)
@@ -592,8 +600,10 @@ class Fault:
         return [cls(column, first_row, len(rows), what(first_row), remedy)]
 
     def __str__(self) -> str:
-        others = f" (and {self.count - 1} more)" if self.count > 1 else ""
-        return f"row {self.row + 1}{others}, column {self.column!r}{self.what}"
+        row = f"row {self.row + 1}"
+        if self.count > 1:
+            row += f" (and {self.count - 1} more)"
+        return f"{row}, column {self.column!r}{self.what}"
 
 
 class BadCells(ValueError):
@@ -610,9 +620,10 @@ def refuse(faults: Sequence[Fault], where: object, most: int = 5) -> None:
         return
     text = "; ".join(map(str, faults[:most]))
     n_unnamed = len({fault.column for fault in faults[most:]})
-    if n_unnamed > 0:
-        plural = "s" if n_unnamed > 1 else ""
-        text += f"; and {n_unnamed} more column{plural}"
+    if n_unnamed == 1:
+        text += "; and 1 more column"
+    elif n_unnamed > 1:
+        text += f"; and {n_unnamed} more columns"
     remedies = [remedy for remedy in dict.fromkeys(fault.remedy for fault in faults) if remedy]
     raise BadCells(f"{where}, {text}.{''.join(f' {remedy}' for remedy in remedies)}", faults)
 
@@ -644,7 +655,7 @@ def read_columns(
     DataFrame
         Missing numbers are NaN, missing texts None.
     """
-    may_be_missing = {}
+    may_be_missing: dict[str, Mask] = {}
     for group in groups:
         lacks_group = table[list(group)].isna().all(axis=1).to_numpy()
         may_be_missing |= dict.fromkeys(group, lacks_group)
@@ -696,11 +707,14 @@ def _to_numbers(column: pd.Series, missing: Mask) -> tuple[Array, list[Fault]]:
         not_finite = ~np.isfinite(read) & ~missing
         beyond_range[not_finite] = [_is_whole(str(cell)) for cell in column[not_finite]]
         wrong = numbers.isna().to_numpy() & ~missing & ~beyond_range
-        has_comma = any(_has_decimal_comma(str(cell)) for cell in column[wrong])
-        remedy = "Write decimals with a point." if has_comma else ""
-        faults += Fault.at(
-            wrong, name, lambda row: f": {_quoted_cell(column.iloc[row])} is not a number", remedy
-        )
+        remedy = ""
+        if any(_has_decimal_comma(str(cell)) for cell in column[wrong]):
+            remedy = "Write decimals with a point."
+
+        def not_a_number(row: int) -> str:
+            return f": {_quoted_cell(column.iloc[row])} is not a number"
+
+        faults += Fault.at(wrong, name, not_a_number, remedy)
     values = numbers.to_numpy(dtype=np.float64, na_value=np.nan)
     infinite = np.isinf(values) & ~beyond_range
     faults += Fault.at(
@@ -788,7 +802,9 @@ def _is_whole(text: str) -> bool:
 def _quoted_cell(cell: Any, most: int = 40) -> str:
     """Return a cell as an error quotes it: of a long one the first `most` letters."""
     text = str(cell)
-    return repr(cell) if len(text) <= most else f"{text[:most]!r}… ({len(text)} letters)"
+    if len(text) <= most:
+        return repr(cell)
+    return f"{text[:most]!r}… ({len(text)} letters)"
 
 
 def numbers(table: pd.DataFrame, name: str, where: object) -> Array:
@@ -872,8 +888,9 @@ def guess_task(target: pd.Series) -> Literal["classification", "regression"]:
     if not pd.api.types.is_numeric_dtype(target.dtype):
         # Many numbers and a few texts among them are a quantity with mistakes in it, which will be
         # named.
-        is_quantity = kind_of(target) == "numbers" and target.nunique() > _MOST_CLASSES
-        return "regression" if is_quantity else "classification"
+        if kind_of(target) == "numbers" and target.nunique() > _MOST_CLASSES:
+            return "regression"
+        return "classification"
     values = target.to_numpy(dtype=np.float64)
     are_whole = bool(np.all(values == np.floor(values)))
     # Whole numbers are classes if there are few of them, and each comes twice on average.
@@ -919,7 +936,9 @@ def fingerprints(table: pd.DataFrame) -> NDArray[np.uint64]:
     return np.asarray(pd.util.hash_pandas_object(table, index=False), dtype=np.uint64)
 
 
-def some(names: Sequence[Any], n: int) -> str:
+def list_names(names: Sequence[Any], n: int) -> str:
     """Return the first n names as a text, with the number of names if there are more."""
     listed = ", ".join(map(str, names[:n]))
-    return listed if len(names) <= n else f"{listed} … ({len(names)} in all)"
+    if len(names) > n:
+        listed += f" … ({len(names)} in all)"
+    return listed

@@ -15,7 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.preprocessing import StandardScaler
 
 from kernelmosaic import BayesianMKLClassifier, MKLClassifier, load, save
-from kernelmosaic.bayesian.estimator import Inference, Model
+from kernelmosaic.bayesian.inference import Inference, Model
 from kernelmosaic.gram.stack import StoredStack
 from kernelmosaic.kernels import Gaussian, Linear, Precomputed
 from kernelmosaic.plots import ConvergenceDisplay, KernelWeightsDisplay

@@ -46,7 +46,7 @@ from tests.campaign.problems import _pick
 
 import kernelmosaic as km
 from kernelmosaic.kernels import Categorical, Gaussian, Kernel, Linear, Polynomial
-from kernelmosaic.ridge import estimator as ridge
+from kernelmosaic.ridge import tuning
 
 Array = np.ndarray
 #: Where the package is, for processes of their own.
@@ -311,12 +311,12 @@ def _draw_ridge(rng: np.random.Generator, family: str) -> Trial:
 @contextmanager
 def _exact_systems_up_to(n_samples: int) -> Iterator[None]:
     """Let ridge estimators take features above so many samples."""
-    limit = ridge._EXACT_UP_TO
-    ridge._EXACT_UP_TO = n_samples
+    limit = tuning.EXACT_UP_TO
+    tuning.EXACT_UP_TO = n_samples
     try:
         yield
     finally:
-        ridge._EXACT_UP_TO = limit
+        tuning.EXACT_UP_TO = limit
 
 
 def _answer_ridge(trial: Trial) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from kernelmosaic.cli.methods import with_method
 from kernelmosaic.cli.requests import FitRequest
 from kernelmosaic.cli.training_table import read_training_table
 from kernelmosaic.kernels import Gaussian, Laplacian, Linear, Ranked
-from kernelmosaic.ridge.estimator import ridge_kernels, ridge_view_kernels
+from kernelmosaic.ridge.kernels import ridge_kernels, ridge_view_kernels
 
 pytestmark = pytest.mark.usefixtures("fixed_margins")
 

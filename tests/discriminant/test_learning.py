@@ -322,7 +322,7 @@ def test_errors_say_what_would_do():
         learn("kim", make_problem(stack, labels, None))
     for name in ("sdp", "sdp_approximate", "kim"):
         with pytest.raises(MemoryError, match=f"solver='{name}'.*use solver='newton'"):
-            learn(name, make_problem(stack, labels, 1.0), most_entries=1000)
+            learn(name, make_problem(stack, labels, 1.0), max_conic_entries=1000)
     with pytest.raises(ValueError, match="raise alpha"):
         learn(
             "newton",

@@ -364,4 +364,4 @@ def test_posteriors_do_not_depend_on_the_strips_distances_come_in(estimate):
     X, members = rng.randn(50, 2), np.eye(3)[rng.randint(0, 3, 50)]
     whole = estimate(X, members, 5)
     # A product with fewer rows may round otherwise.
-    np.testing.assert_allclose(estimate(X, members, 5, at_once=120), whole, rtol=1e-12)
+    np.testing.assert_allclose(estimate(X, members, 5, block_distances=120), whole, rtol=1e-12)

@@ -324,7 +324,9 @@ def test_kernels_far_from_entering_are_left_to_the_certificate():
     recipes = [[in_single()(MANY, tol=1e-4, C=C).recipe(inside) for C in Cs]]
     for slopes in (lambda lead: lead.slopes, lambda lead: [None]):
         like = [[one.lead._replace(slopes=slopes(one.lead)) for one in found.found[0][0]]]
-        with recorded(MachineProblem.add_slopes, lambda given: len(given["kernels"])) as products:
+        with recorded(
+            MachineProblem.with_gradients, lambda given: len(given["kernels"])
+        ) as products:
             follow_paths(recipes, inside, X, like=like)
         read.append(sum(products))
     assert read[0] < 0.8 * read[1]

@@ -103,7 +103,7 @@ def test_the_support_is_the_largest_inner_product_over_the_set(norm):
 def test_a_kernel_without_a_weight_at_the_start_may_get_one():
     Ks = np.array([X[:, one] @ X[:, one].T for one in ([0, 1], [2, 3], [4, 5])])
     norm = BesideFixed(make_norm(2), np.array([np.nan, np.nan, 0.5]))
-    learner = Newton(LearnerOptions(norm, np.ones(3), 1e-4, near=0.0))
+    learner = Newton(LearnerOptions(norm, np.ones(3), 1e-4, entering_fraction=0.0))
     start = Start(weights=np.array([1.0, 0.0, 0.5]))
     found = learner.learn(StoredStack(Ks), SVC(np.where(CLASSES, 1.0, -1.0)), start)
     assert found.gap <= 1e-4

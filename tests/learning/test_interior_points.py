@@ -216,7 +216,7 @@ def test_many_samples_reach_tol_where_the_memory_has_room(is_factored):
     Ks = X.T[:, :, np.newaxis] * X.T[:, np.newaxis]
     if not is_factored:
         Ks = np.concatenate([Ks, 1e-3 * np.eye(60)[np.newaxis]])
-    options = LearnerOptions(SumNorm(), np.ones(len(Ks)), most_free=50)
+    options = LearnerOptions(SumNorm(), np.ones(len(Ks)), max_free_samples=50)
     learned = Newton(options).learn(StoredStack(Ks), SVC(labels, 1000.0))
     assert learned.gap <= options.tol
     assert learned.ended_by == "interior_points"
@@ -227,7 +227,7 @@ def test_what_is_too_large_for_interior_points_says_what_to_do():
     X, labels, _ = draw_columns(0, "nearly duplicated", n=60)
     Ks = np.concatenate([X.T[:, :, np.newaxis] * X.T[:, np.newaxis], 1e-3 * np.eye(60)[np.newaxis]])
     learner = Newton(
-        LearnerOptions(SumNorm(), np.ones(len(Ks)), most_free=50, most_path_samples=50)
+        LearnerOptions(SumNorm(), np.ones(len(Ks)), max_free_samples=50, max_path_samples=50)
     )
     learned = learner.learn(StoredStack(Ks), SVC(labels, 1000.0))
     assert learned.gap > 0.1

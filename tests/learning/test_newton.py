@@ -105,7 +105,7 @@ def test_weights_of_a_part_are_a_start_and_no_more(norm):
     squares = ((X[:, np.newaxis] - X) ** 2).sum(-1)
     Ks = np.array([np.exp(-squares / width**2) for width in (0.5, 1.0, 2.0, 4.0, 8.0)])
     plain = learn(Newton, Ks, machine, norm=norm, tol=1e-6)
-    started = learn(Newton, Ks, machine, norm=norm, tol=1e-6, least_part=20)
+    started = learn(Newton, Ks, machine, norm=norm, tol=1e-6, min_subsample=20)
     assert plain.gap <= 1e-6
     assert started.gap <= 1e-6
     assert started.objective == pytest.approx(plain.objective, rel=2e-6)
@@ -119,7 +119,7 @@ def test_a_part_that_says_it_all_spares_the_whole_its_steps():
     squares = ((X[:, np.newaxis] - X) ** 2).sum(-1)
     Ks = np.array([np.exp(-squares / width**2) for width in (0.5, 1.0, 2.0, 4.0, 8.0)])
     plain = learn(Newton, Ks, machine, tol=1e-2)
-    started = learn(Newton, Ks, machine, tol=1e-2, least_part=150)
+    started = learn(Newton, Ks, machine, tol=1e-2, min_subsample=150)
     assert started.gap <= 1e-2
     assert started.n_solves <= 2 < plain.n_solves
 
@@ -132,7 +132,7 @@ def test_a_part_without_a_feasible_machine_is_no_start():
     Ks = np.array([X @ X.T, (1.0 + X @ X.T) ** 2])
     # Nearly all of the coefficients' room is with samples that the part leaves out.
     weight = np.where(np.isin(np.arange(100), np.linspace(0, 99, 20).astype(int)), 1e-3, 1.0)
-    found = learn(Newton, Ks, OneClass(100, 0.9, weight), tol=1e-6, least_part=20)
+    found = learn(Newton, Ks, OneClass(100, 0.9, weight), tol=1e-6, min_subsample=20)
     assert found.gap <= 1e-6
 
 

@@ -40,7 +40,7 @@ def test_searches_over_one_weight_per_kernel_end(learner, n_solves, monkeypatch)
     Ks, machine, d = make_problem("svc", 1)
     refused = refuse_after(monkeypatch, n_solves)
     # So few iterations are left to interior points that they do not take over.
-    settings = options(len(Ks), penalties=d, tol=1e-12, max_iter=100, least_path=100)
+    settings = options(len(Ks), penalties=d, tol=1e-12, max_iter=100, min_path_steps=100)
     learned = learner(settings).learn(StoredStack(Ks), machine)
     assert len(refused) >= 1
     assert learned.n_solves == n_solves

@@ -54,7 +54,7 @@ def test_what_is_learned_says_where_the_next_may_start():
     again = SOLVERS["newton"](options(4)).learn(StoredStack(KERNELS), machine, learned.start)
     assert again.n_solves == 0
     elsewhere = SOLVERS["newton"](options(4)).learn(
-        StoredStack(KERNELS), machine, learned.start.elsewhere()
+        StoredStack(KERNELS), machine, learned.start.without_products()
     )
     assert elsewhere.n_solves == 1
 
@@ -64,11 +64,11 @@ def test_weights_of_other_penalties_are_no_end():
     says nothing here."""
     stack, machine = StoredStack(KERNELS), SVC(SIGNS, 1.0)
     start = SOLVERS["newton"](options(4)).learn(stack, machine).start
-    assert MachineProblem(stack, machine, options(4)).known(start) is not None
+    assert MachineProblem(stack, machine, options(4)).evaluate_start(start) is not None
     assert (
-        MachineProblem(stack, machine, options(4, penalties=np.array([1.0, 2.0, 0.5, 1.0]))).known(
-            start
-        )
+        MachineProblem(
+            stack, machine, options(4, penalties=np.array([1.0, 2.0, 0.5, 1.0]))
+        ).evaluate_start(start)
         is None
     )
 
@@ -87,10 +87,10 @@ def test_a_kernel_without_weight_at_the_start_is_learned_like_any_other(norm):
 
 def test_coefficients_at_a_bound_start_at_the_new_bound():
     beta = np.where(SIGNS > 0, 1.0, -0.5)
-    start = Start(beta=beta, machine=SVC(SIGNS, 1.0)).continued(SVC(SIGNS, 2.0))
+    start = Start(beta=beta, machine=SVC(SIGNS, 1.0)).for_machine(SVC(SIGNS, 2.0))
     np.testing.assert_array_equal(start.beta, np.where(SIGNS > 0, 2.0, -0.5))
     # Coefficients of no machine in particular stay as they are.
-    np.testing.assert_array_equal(Start(beta=beta).continued(SVC(SIGNS, 2.0)).beta, beta)
+    np.testing.assert_array_equal(Start(beta=beta).for_machine(SVC(SIGNS, 2.0)).beta, beta)
 
 
 def shared_machines(n_outputs):
@@ -113,8 +113,8 @@ def shared_machines(n_outputs):
     ],
 )
 def test_starts_of_other_shapes_are_dropped(start, machine, fits):
-    continued = start.continued(machine)
-    assert (continued.weights is not None) is fits
+    fitting = start.for_machine(machine)
+    assert (fitting.weights is not None) is fits
     learner = ClassNewton if start.weights.ndim == 2 else SOLVERS["newton"]
     assert learner(options(4)).learn(StoredStack(KERNELS), machine, start).gap <= 1e-3
 

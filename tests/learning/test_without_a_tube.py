@@ -78,7 +78,7 @@ def test_curvature_with_a_free_coefficient_of_zero_against_differences(place):
     beta[place] = 0.0
     support = np.flatnonzero(beta)
     without = replace(here, solution=replace(here.solution, beta=beta), support=support)
-    without = problem.add_slopes(
+    without = problem.with_gradients(
         replace(without, products=np.zeros((3, len(support)))), np.arange(3)
     )
     expected = -np.array(differences)

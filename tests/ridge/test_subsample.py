@@ -16,7 +16,7 @@ from sklearn.pipeline import make_pipeline
 
 from kernelmosaic import MKLRidgeClassifierCV, MKLRidgeCV
 from kernelmosaic.kernels import Gaussian, Laplacian, Linear, Precomputed, pairwise
-from kernelmosaic.ridge import estimator as ridge
+from kernelmosaic.ridge import tuning
 
 RNG = np.random.RandomState(0)
 X = RNG.normal(size=(150, 4))
@@ -92,14 +92,14 @@ def test_few_samples_are_all_learned_from(numbers, monkeypatch):
     assert_array_equal(MKLRidgeCV(KERNELS).fit(X, Y).weights_, whole.weights_)
     assert_array_equal(MKLRidgeCV(KERNELS, subsample=150).fit(X, Y).weights_, whole.weights_)
     assert not np.array_equal(numbers.weights_, whole.weights_)
-    monkeypatch.setattr(ridge, "_LEARNED_FROM", 60)
+    monkeypatch.setattr(tuning, "LEARNED_FROM", 60)
     assert_array_equal(MKLRidgeCV(KERNELS).fit(X, Y).weights_, numbers.weights_)
 
 
 def test_too_many_samples_are_fitted_by_features(monkeypatch):
-    monkeypatch.setattr(ridge, "_LEARNED_FROM", 60)
-    monkeypatch.setattr(ridge, "_EXACT_UP_TO", 100)
-    monkeypatch.setattr(ridge, "_FEATURES", 90)
+    monkeypatch.setattr(tuning, "LEARNED_FROM", 60)
+    monkeypatch.setattr(tuning, "EXACT_UP_TO", 100)
+    monkeypatch.setattr(tuning, "N_FEATURES", 90)
     exact = MKLRidgeClassifierCV(KERNELS, subsample=None).fit(X, CLASSES)
     with pytest.warns(
         UserWarning, match=r"the 150 samples are too many for exact linear systems.* subsample=None"
@@ -112,7 +112,7 @@ def test_too_many_samples_are_fitted_by_features(monkeypatch):
 
 
 def test_missing_views_of_too_many_samples_are_refused_with_what_helps(monkeypatch):
-    monkeypatch.setattr(ridge, "_EXACT_UP_TO", 100)
+    monkeypatch.setattr(tuning, "EXACT_UP_TO", 100)
     Z = X.copy()
     Z[::7, 2:] = np.nan
     kernels = [("first", Gaussian(), [0, 1]), ("second", Linear(), [2, 3])]
@@ -172,8 +172,8 @@ def test_features_and_kernels_of_pairs_are_learned_from_all_samples(monkeypatch)
     ]
     for samples, params in settings:
         whole = MKLRidgeCV(**params, subsample=None).fit(samples, Y)
-        monkeypatch.setattr(ridge, "_LEARNED_FROM", 60)
-        monkeypatch.setattr(ridge, "_EXACT_UP_TO", 100)
+        monkeypatch.setattr(tuning, "LEARNED_FROM", 60)
+        monkeypatch.setattr(tuning, "EXACT_UP_TO", 100)
         with warnings.catch_warnings():
             warnings.simplefilter("error", UserWarning)
             some = MKLRidgeCV(**params).fit(samples, Y)

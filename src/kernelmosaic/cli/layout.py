@@ -30,8 +30,15 @@ from kernelmosaic.kernels import (
 )
 from kernelmosaic.kernels.matrices import join_samples
 from kernelmosaic.kernels.views import default_kernels, one_class_kernels
-from kernelmosaic.ridge.estimator import ridge_kernels
-from kernelmosaic.tables import meant, read_columns, read_matrix, require, some, texts_of
+from kernelmosaic.ridge.kernels import ridge_kernels
+from kernelmosaic.tables import (
+    list_names,
+    read_columns,
+    read_matrix,
+    require,
+    suggest_name,
+    texts_of,
+)
 
 #: The column of row numbers that precomputed kernels read, where the user names none.
 ROW_COLUMN = "(row number)"
@@ -260,8 +267,8 @@ def match_columns(patterns: Iterable[str], columns: Sequence[str], where: str) -
     for pattern in patterns:
         names = matching(pattern, column_set)
         if not names:
-            listed = some([repr(name) for name in columns], 6)
-            hint = meant(pattern.strip(), columns)
+            listed = list_names([repr(name) for name in columns], 6)
+            hint = suggest_name(pattern.strip(), columns)
             raise ValueError(
                 f"{where}: the pattern {pattern.strip()!r} matches no column;{hint} there are"
                 f" {listed}."
@@ -670,7 +677,7 @@ def make_plan(
         return plan
     empty = [name for name in plan.columns if name in raw and raw[name].isna().all()]
     if empty:
-        listed = some([repr(name) for name in empty], 5)
+        listed = list_names([repr(name) for name in empty], 5)
         raise ValueError(
             f"{request.path}: every cell is empty in column {listed}: --impute {request.impute} has"
             " no value to fill in; leave the column out with --drop."

@@ -27,7 +27,7 @@ from kernelmosaic.cli.requests import InspectRequest, TaskName
 from kernelmosaic.engine.pipelines import unwrap
 from kernelmosaic.estimators.card import KernelShare, ModelCard
 from kernelmosaic.persistence import ModelFileInfo, info, load
-from kernelmosaic.tables import some
+from kernelmosaic.tables import list_names
 
 #: Tables of a page with more rows than this have a box that filters them. Chosen by hand.
 MOST_ROWS_AT_A_GLANCE = 12
@@ -136,7 +136,7 @@ def facts(card: ModelCard, record: Settings) -> list[tuple[str, str]]:
         lines.append(("learned from", f"{record['rows']} rows, {len(record['columns'])} columns"))
     if classes:
         kind = "labels" if task == "multi-label" else "classes"
-        lines.append((kind, f"{len(classes)}: {some(classes, 10)}"))
+        lines.append((kind, f"{len(classes)}: {list_names(classes, 10)}"))
     if task is None:
         lines += card.choice
     else:
@@ -163,7 +163,7 @@ def facts(card: ModelCard, record: Settings) -> list[tuple[str, str]]:
     views = card.views
     if 1 < len(views) < len(card.kernels):
         shares = [f"{name} {100 * share:.1f} %" for name, share in views.items()]
-        lines.append(("shares of the views", some(shares, 6)))
+        lines.append(("shares of the views", list_names(shares, 6)))
     lines += card.facts
     if record["seconds"]:
         lines.append(("seconds of the fits", f"{record['seconds']:.2f}"))
@@ -292,7 +292,7 @@ def _describe_content(
     files = record["files"]
     column_names = "none by name"
     if columns:
-        column_names = f"{len(columns)}: {some(columns, 8)}"
+        column_names = f"{len(columns)}: {list_names(columns, 8)}"
     lines.append(("columns", column_names))
     if files:
         table = files["table"]
@@ -303,7 +303,7 @@ def _describe_content(
         view_name = f"  view {name}"
         if view["files"]:
             view_name += f" from {', '.join(view['files'])}"
-        content = f"{some(view['columns'], 4)}: {' + '.join(view['kernels'])}"
+        content = f"{list_names(view['columns'], 4)}: {' + '.join(view['kernels'])}"
         n_lacking = record["lacking"][name]
         if n_lacking:
             content += f"; {n_lacking} rows lacked it"

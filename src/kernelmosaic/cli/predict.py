@@ -274,7 +274,7 @@ class NewRows:
             columns_are = "columns the model does not know are"
             if len(ignored) == 1:
                 columns_are = "column the model does not know is"
-            notes.append(f"{len(ignored)} {columns_are} ignored: {tables.some(ignored, 5)}")
+            notes.append(f"{len(ignored)} {columns_are} ignored: {tables.list_names(ignored, 5)}")
         categories = self.plan.categories if self.plan else {}
         for name, values in categories.items():
             new_values = sorted(set(self.table[name].dropna()) - set(values))
@@ -526,8 +526,8 @@ def _read_truth(rows: NewRows) -> TargetLike:
         raise ValueError(
             f"{path}, row {rows.number_of(row)}, column {columns[0]!r}: the class"
             f" {class_texts[row]!r} was not in the training table"
-            f" ({tables.some(list(classes), 10)}); correct it, or leave the column out to predict"
-            " without a score."
+            f" ({tables.list_names(list(classes), 10)}); correct it, or leave the column out to"
+            " predict without a score."
         )
     return np.array([classes[text] for text in class_texts])
 

@@ -32,7 +32,7 @@ from kernelmosaic.survival.metrics import (
     kaplan_meier,
     usual_times,
 )
-from kernelmosaic.tables import some
+from kernelmosaic.tables import list_names
 
 #: The kernels that pictures show, and the columns that a table lists for each view.
 _MOST_KERNELS = 20
@@ -172,7 +172,7 @@ class _FitReport:
         for name, view in training.views.items():
             source = ", ".join(view["files"]) or files["table"]
             lacking = f"{training.lacking[name]} rows"
-            rows.append([name, source, some(view["columns"], 4), lacking])
+            rows.append([name, source, list_names(view["columns"], 4), lacking])
         self._page.table(
             f"{caption}.",
             ("view", "file", "columns", "lacked by"),

@@ -320,7 +320,9 @@ def _note_on_unused_columns(request: FitRequest, kinds: Mapping[str, str], plan:
     if len(unused) == 1:
         columns_are = "column is"
     use = f"A --view of them, such as name={unused[0]}, learns from them."
-    return [f"{len(unused)} {columns_are} not used: {tables.some(unused, _MOST_NAMES)}. {use}"]
+    return [
+        f"{len(unused)} {columns_are} not used: {tables.list_names(unused, _MOST_NAMES)}. {use}"
+    ]
 
 
 def _check_missing_views(request: FitRequest, plan: Plan, table: Any) -> None:
@@ -482,9 +484,9 @@ def join_tables(
             joined.views.append(replace(spec, patterns=tuple(view_columns)))
             continue
         if "=" in text and not os.path.exists(path) and not path.suffix:
-            hint = tables.meant(str(path), table_columns)
+            hint = tables.suggest_name(str(path), table_columns)
             if not hint:
-                hint = f" there are {tables.some(table_columns, 6)}."
+                hint = f" there are {tables.list_names(table_columns, 6)}."
             raise ValueError(
                 f"--view {text}: {path} is not a file, and {where} has no such column;{hint}"
             )
@@ -728,7 +730,7 @@ def rows_with_views(
             empty_names.append(number)
         else:
             empty_names.append(f"{on} {str(raw[on].iloc[row])!r} ({number})")
-    listed = tables.some(empty_names, _MOST_NAMES)
+    listed = tables.list_names(empty_names, _MOST_NAMES)
     count = f"{len(empty_rows)} of {len(raw)} rows"
     if len(empty_rows) == len(raw):
         raise ValueError(
@@ -1028,7 +1030,7 @@ def _gene_sets(
     try:
         gene_sets = by_group(groups, among=columns_of_gene, min_size=2)
     except ValueError:
-        listed = tables.some([repr(gene) for gene in columns_of_gene], 6)
+        listed = tables.list_names([repr(gene) for gene in columns_of_gene], 6)
         raise ValueError(
             f"--gene-sets {text}: no set has two genes that are columns; the columns are"
             f" {listed or 'none'}."

@@ -81,7 +81,7 @@ class DiscriminantProblem(WeightProblem):
         λ as the user states it, for errors.
     """
 
-    exact = True
+    solves_exactly = True
     machine: Discriminant
 
     def __init__(self, stack: GramStack, machine: Discriminant, options: LearnerOptions) -> None:
@@ -147,7 +147,7 @@ class DiscriminantProblem(WeightProblem):
         gain, ridge = self._linear(at.solution.beta, self.machine.targets)
         return 2.0 * gain - ridge, at.q
 
-    def lower(self, at: Evaluation) -> float:
+    def lower_bound(self, at: Evaluation) -> float:
         """What β, scaled as is best, guarantees whatever the weights."""
         return self._lower(at.solution.beta, at.q, self.machine.targets)
 
@@ -467,10 +467,10 @@ class _Path(BoundTracker):
         # zero.
         active = self.s > self.z
         trial = self._evaluate(np.where(active, self.s, 0.0) if active.any() else self.s)
-        self.note(trial)
-        gap = relative_gap(trial.upper, self.lower)
+        self.record_bounds(trial)
+        gap = relative_gap(trial.upper, self.lower_bound)
         if gap <= max(tol, self.gap):
-            self.best, self.proved, self.gap = trial, trial, gap
+            self.best, self.tightest, self.gap = trial, trial, gap
             self.history[-1] = Iteration(trial.upper, self.gap)
 
     def _evaluate(self, s: Weights) -> Evaluation:
@@ -507,7 +507,7 @@ class MatrixLearner(Learner):
     )
 
     def _require_small(self, solver: str, orders: list[int], count: int) -> None:
-        entries, most = count * sum(order**2 for order in orders), self.options.most_entries
+        entries, most = count * sum(order**2 for order in orders), self.options.max_conic_entries
         if entries > most:
             raise MemoryError(
                 f"solver={solver!r} would keep {entries:.1e} entries for {len(orders)} inequalities"
@@ -539,7 +539,7 @@ def _learn_once(problem: DiscriminantProblem, shares: Callable[[Evaluation], Wei
     with gap_progress(problem.machine, problem.options) as advance:
         advance(found.gap)
         found.consider(problem.evaluate(problem.retract(shares(found.best))))
-        advance(found.record())
+        advance(found.record_iteration())
     return found.learned()
 
 

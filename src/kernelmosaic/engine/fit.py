@@ -18,7 +18,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 from joblib import effective_n_jobs
 
-from kernelmosaic._typing import AnyArray, Array, Indices, MatrixLike, Settings
+from kernelmosaic._typing import AnyArray, Array, Indices, MatrixLike, Settings, TargetLike
 from kernelmosaic.backend import map_threads
 from kernelmosaic.engine.expansion import Function
 from kernelmosaic.engine.samples import DistinctSamples, FitInput, count_samples
@@ -47,6 +47,14 @@ class Method(ABC):
     #: Whether an output is Σ_m η_m Σ_i β_i k_m(x, x_i) + b, so that many fits are evaluated at
     #: once.
     is_plain: ClassVar[bool] = True
+    #: Whether what is learned proves a bound, which the fit certifies.
+    is_certified: ClassVar[bool] = True
+
+    def read(
+        self, recipe: Recipe, task: Task, given: FitInput, store: KernelStore | None
+    ) -> tuple[Self, TrainingSet]:
+        """Return the method with what it reads of the samples, and their kernels."""
+        return self, training_set(recipe, task, given, store)
 
     def resolved(self, task: Task, data: TrainingSet, y: Any) -> Self:
         """Return the method with what it reads of a training set."""
@@ -76,6 +84,10 @@ class Method(ABC):
         beta = np.concatenate([np.atleast_2d(one.solution.beta.T) for one in fit.learned])
         return beta, np.concatenate([np.atleast_1d(one.solution.intercept) for one in fit.learned])
 
+    def support(self, fit: Fit) -> Indices:
+        """Return the distinct samples with a coefficient, in their own order."""
+        return np.flatnonzero(np.any(fit.beta != 0, axis=0))
+
     @abstractmethod
     def function(self, fit: Fit) -> Function:
         """Return the fitted function."""
@@ -83,6 +95,11 @@ class Method(ABC):
     def attributes(self, fit: Fit) -> Settings:
         """Return fitted attributes beside those of every fit."""
         return {}
+
+    def progress(self, fit: Fit) -> Settings:
+        """Return the fitted attributes that state what was reached, and how."""
+        scales = [machine.objective_scale for machine in fit.machines]
+        return history_of(fit.learned, scales, self.first_iteration)
 
     def warning(self, fit: Fit, max_iter: int) -> str | None:
         """Return the warning that follows the estimator's name, None if there is nothing to warn
@@ -351,7 +368,7 @@ class Fit:
     @property
     def support(self) -> Indices:
         """Which distinct samples have a coefficient, in the order of the samples given."""
-        support = np.flatnonzero(np.any(self.beta != 0, axis=0))
+        support = self.method.support(self)
         return np.asarray(support[np.argsort(self.data.kept[support])])
 
     @property
@@ -379,8 +396,7 @@ class Fit:
         single = [machine.has_one_output for machine in self.machines]
         each = zip(self.learned, single, strict=True)
         slopes = [
-            one.slopes if own and np.shape(one.slopes) == one.weights.shape else None
-            for one, own in each
+            one.q if own and np.shape(one.q) == one.weights.shape else None for one, own in each
         ]
         return Lead(self.weights, slopes, single, self.task.classes)
 
@@ -404,17 +420,17 @@ class Fit:
     def attributes(self) -> Settings:
         """Return the fitted attributes."""
         beta, intercept = self.method.coefficients(self)
-        support, scales = self.support, [machine.objective_scale for machine in self.machines]
+        support = self.support
         names, views = self.data.names()
         own = {
             "kernel_names_": names,
             "view_names_": views,
             "support_": self.data.kept[support],
             "support_fraction_": len(support) / len(self.data.kept),
-            "dual_coef_": beta[:, support],
+            "dual_coef_": coefficients_of(beta, support),
             "intercept_": intercept,
             "weights_": self.weights,
-            **history_of(self.learned, scales, self.method.first_iteration),
+            **self.method.progress(self),
         }
         if self.task.classes is not None:
             own["classes_"] = self.task.classes
@@ -440,6 +456,13 @@ def history_of(learned: Sequence[Any], scales: Sequence[float], first: int = 1) 
             for i, step in enumerate(one.history, start=first)
         ],
     }
+
+
+def coefficients_of(beta: Array, support: Indices) -> Array:
+    """Return the columns of some samples, without a copy if these are all in their order."""
+    if np.array_equal(support, np.arange(beta.shape[-1])):
+        return beta
+    return beta[..., support]
 
 
 def spread(beta: Array, rows: Indices, n: int) -> Array:
@@ -498,12 +521,15 @@ def fit(
     """
     task = recipe.task.prepared(given)
     if data is None:
-        data = training_set(recipe, task, given, store)
+        method, data = recipe.method.read(recipe, task, given, store)
+        recipe = replace(recipe, method=method)
     if recipe.verbose and data.stack.form:
         print(f"{recipe.task.name}: {data.stack.form}.", flush=True)
     if starts is not None:
         starts = [start.take(data.kept) for start in starts]
     found = learn(recipe, given, data, starts, store, weights, task)
+    if not recipe.method.is_certified:
+        return recipe.method.completed(found)
     (done,) = certify([found])
     if store is not None:
         store.keep(data, done)
@@ -521,10 +547,8 @@ def learn(
 ) -> Fit:
     """Learn from samples whose kernels are known, without a certificate; coefficients of starts are
     of `data`."""
-    task, y = (
-        prepared or recipe.task.prepared(given),
-        None if given.y is None else given.y[data.kept],
-    )
+    task = recipe.task.prepared(given) if prepared is None else prepared
+    y = targets_of_kept(given, data)
     machines = task.machines(y, data.weight)
     with data.threads():
         method = recipe.method.resolved(task, data, y)
@@ -533,13 +557,20 @@ def learn(
         each = np.atleast_2d(weights)
         single = [machine.has_one_output and len(each) == len(machines) for machine in machines]
         starts = [Start(each[c] if own else weights) for c, own in enumerate(single)]
-    if store is not None:
+    if store is not None and recipe.method.is_certified:
         starts = store.starts(data, learner, machines, starts)
     own = [COLD] * len(machines) if starts is None or len(starts) != len(machines) else list(starts)
     with data.threads():
         learned = method.learn(task, data, machines, learner, own)
-    is_led = any(start.like is not None for start in own)
+    is_led = any(start.similar_q is not None for start in own)
     return Fit(recipe, task, method, data, machines, learner, learned, is_led)
+
+
+def targets_of_kept(given: FitInput, data: TrainingSet) -> TargetLike:
+    """Return the targets of the samples of a training set, without a copy if these are all."""
+    if given.y is None or np.array_equal(data.kept, np.arange(given.X.shape[0])):
+        return given.y
+    return given.y[data.kept]
 
 
 def follow(
@@ -587,7 +618,8 @@ def _led(before: Sequence[Start] | None, found: Sequence[Fit], like: Sequence[Le
     led = []
     for c, (slopes, single) in enumerate(zip(like[-1].slopes, like[-1].single, strict=True)):
         start = COLD if before is None else before[c]
-        led.append(replace(start.at(np.atleast_2d(guess)[c] if single else guess), like=slopes))
+        weights = np.atleast_2d(guess)[c] if single else guess
+        led.append(replace(start.with_weights(weights), similar_q=slopes))
     return led
 
 
@@ -665,7 +697,7 @@ def _settled(rough: Fit, fit: Fit) -> Fit:
     if data is None:
         return fit
     learner = fit.method.learner(fit.task, data, fit.machines)
-    starts = [one.start.elsewhere() for one in rough.learned]
+    starts = [one.start.without_products() for one in rough.learned]
     with data.threads():
         learned = fit.method.learn(fit.task, data, fit.machines, learner, starts)
     return certify([replace(fit, data=data, learner=learner, learned=learned, is_led=False)])[0]

@@ -42,6 +42,11 @@ class FitInput:
         Where to compute; None means the host.
     views : dict or None
         The column numbers of each table, where several were given.
+    groups : ndarray of shape (n,) or None
+        The number of every sample's group, where the samples of a group are left out together.
+    order : ndarray of shape (n,) or None
+        The numbers of the samples, sorted by their content as it was given; None where no method
+        asks for it.
     """
 
     X: MatrixLike
@@ -50,12 +55,16 @@ class FitInput:
     original: Any
     device: str | None = None
     views: dict[str, list[int]] | None = None
+    groups: Indices | None = None
+    order: Indices | None = None
 
     def take(self, rows: Indices) -> Self:
-        """Return some of the samples."""
+        """Return some of the samples, whose order by content is not known."""
         X = _safe_indexing(self.X, rows)
         y = None if self.y is None else self.y[rows]
-        return replace(self, X=X, y=y, weight=None if self.weight is None else self.weight[rows])
+        weight = None if self.weight is None else self.weight[rows]
+        groups = None if self.groups is None else self.groups[rows]
+        return replace(self, X=X, y=y, weight=weight, groups=groups, order=None)
 
     @property
     def table(self) -> MatrixLike:

@@ -718,7 +718,8 @@ class KernelStore:
             return found
         both = zip(given, found, strict=True)
         return [
-            own if end is COLD or own.weights is None else end.at(own.weights) for own, end in both
+            own if end is COLD or own.weights is None else end.with_weights(own.weights)
+            for own, end in both
         ]
 
     def keep(self, data: TrainingSet, fit: Any) -> None:
@@ -726,7 +727,7 @@ class KernelStore:
         if fit.data is not data:
             self._sets.update({key: fit.data for key, one in self._sets.items() if one is data})
             self._ends[fit.data] = {
-                key: start.elsewhere() for key, start in self._ends.get(data, {}).items()
+                key: start.without_products() for key, start in self._ends.get(data, {}).items()
             }
         ends = self._ends.setdefault(fit.data, {})
         for c, (machine, one) in enumerate(zip(fit.machines, fit.learned, strict=True)):

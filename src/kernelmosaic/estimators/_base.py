@@ -48,9 +48,9 @@ from kernelmosaic.estimators.inputs import (
 from kernelmosaic.gram.missing import GATED, RULES
 from kernelmosaic.kernels.base import Kernel
 from kernelmosaic.kernels.views import Entry, PerColumn, default_kernels, read_kernels
-from kernelmosaic.learning.certificate import AIM
 from kernelmosaic.learning.factory import Parameters
 from kernelmosaic.learning.norms import numbers
+from kernelmosaic.learning.tuning import AIM
 from kernelmosaic.stacking import by_view
 
 #: The default of `rank` in all estimators that have it.
@@ -70,6 +70,9 @@ class KernelEstimator(BaseEstimator, ABC):
     memory_budget: float | None
     device: str | None
     random_state: Seed
+    max_iter: int
+    # Of subclasses without this parameter, fits say nothing.
+    verbose: bool = False
     # Of subclasses without this parameter, samples must have all views.
     missing: Any = None
     # Subclasses without this parameter learn one machine after the other.
@@ -255,6 +258,45 @@ class KernelEstimator(BaseEstimator, ABC):
         self._input_rules = replace(self._input_rules, standardizer=standardizer)
         return given
 
+    # Fits ---------------------------------------------------------------------------------------
+
+    def recipe(self, given: FitInput) -> Recipe:
+        """Return the recipe that the parameters define."""
+        self._check_parameters()
+        return Recipe(
+            self.kernel_options(given), self._method(), self._task(), self.tol, bool(self.verbose)
+        )
+
+    @abstractmethod
+    def _task(self) -> Task:
+        """Return the task that the parameters define."""
+
+    @abstractmethod
+    def _method(self) -> Method:
+        """Return how the weights are to be learned."""
+
+    def keep(self, fit: Fit, given: FitInput) -> None:
+        """Set the attributes and the function of a fit to validated samples, and warn of what it
+        has not reached."""
+        self.n_support_ = fit.task.count_support(given.y, fit.data.kept[fit.support])
+        for name, value in fit.attributes().items():
+            setattr(self, name, value)
+        self._task_of_fit: Any = fit.task
+        self.function_ = fit.method.function(fit)
+        if fit.learner is not None:
+            self._warn_of_what_is_missing(fit)
+
+    def _warn_of_what_is_missing(self, fit: Fit) -> None:
+        """Warn if a fit has not reached what was asked for."""
+        warning = fit.method.warning(fit, self.max_iter)
+        if warning is not None:
+            warn_caller(f"{type(self).__name__}{warning}", ConvergenceWarning)
+
+    def decide(self, outputs: Array) -> AnyArray:
+        """Return the predictions of outputs of shape (n_samples, outputs)."""
+        predictions: AnyArray = self._task_of_fit.decide(outputs, self.intercept_)
+        return predictions
+
     # Kernels of a training set --------------------------------------------------------------------
 
     def _check_parameters(self) -> None:
@@ -339,8 +381,8 @@ class KernelEstimator(BaseEstimator, ABC):
 
         Returns
         -------
-        ndarray of shape (len(X), len(Y)), or (classes, len(X), len(Y)) where every class has
-        weights of its own
+        ndarray of shape (len(X), len(Y)) or (classes, len(X), len(Y))
+            The latter where every class has weights of its own.
         """
         X = self.read(X)
         K = np.asarray(self.function_.combined(X, X if Y is None else self.read(Y)))
@@ -379,8 +421,6 @@ class KernelEstimator(BaseEstimator, ABC):
 class BaseMKL(KernelEstimator):
     """One weight per kernel, learned or given, with the machine that a subclass names."""
 
-    max_iter: int
-    verbose: bool
     # The parameters of weights that are learned for machines. Subclasses that replace `_method`
     # need not have them.
     norm: float | str
@@ -397,10 +437,6 @@ class BaseMKL(KernelEstimator):
     path_rule: ClassVar[PathRule | None] = None
 
     # What a subclass names ------------------------------------------------------------------------
-
-    @abstractmethod
-    def _task(self) -> Task:
-        """Return the task that the parameters define."""
 
     def _method(self) -> Method:
         """Return how the weights are to be learned."""
@@ -427,8 +463,7 @@ class BaseMKL(KernelEstimator):
 
         Parameters
         ----------
-        X : array-like, sparse matrix or data frame of shape (n_samples, n_features), or dict or
-        list of such tables
+        X : array-like, sparse matrix, data frame, or dict or list of such tables
             Samples; several tables have the same rows. Names of rows, by a pandas index of anything
             but integers, must be the same in the same order here, in `y` and in `sample_weight`.
             With `approximation` also a memory map, the path of a Parquet or ``.npy`` file, or a
@@ -444,13 +479,6 @@ class BaseMKL(KernelEstimator):
         """
         return self.fit_input(self.validated(X, y, sample_weight), store=active_store())
 
-    def recipe(self, given: FitInput) -> Recipe:
-        """Return the recipe that the parameters define."""
-        self._check_parameters()
-        return Recipe(
-            self.kernel_options(given), self._method(), self._task(), self.tol, bool(self.verbose)
-        )
-
     def fit_input(
         self, given: FitInput, calibration: Any = None, starts: Any = None, **known: Any
     ) -> Self:
@@ -458,23 +486,6 @@ class BaseMKL(KernelEstimator):
         is given."""
         self.keep(fit(self.recipe(given), given, starts=starts, **known), given)
         return self
-
-    def keep(self, fit: Fit, given: FitInput) -> None:
-        """Set the attributes and the function of a fit to validated samples, and warn of what it
-        has not reached."""
-        self.n_support_ = fit.task.count_support(given.y, fit.data.kept[fit.support])
-        for name, value in fit.attributes().items():
-            setattr(self, name, value)
-        self._task_of_fit: Any = fit.task
-        self.function_ = fit.method.function(fit)
-        warning = None if fit.learner is None else fit.method.warning(fit, self.max_iter)
-        if warning is not None:
-            warn_caller(f"{type(self).__name__}{warning}", ConvergenceWarning)
-
-    def decide(self, outputs: Array) -> AnyArray:
-        """Return the predictions of outputs of shape (n_samples, outputs)."""
-        found: AnyArray = self._task_of_fit.decide(outputs, self.intercept_)
-        return found
 
 
 def _shortened(value: object) -> str:

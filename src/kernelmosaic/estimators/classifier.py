@@ -234,8 +234,7 @@ class MKLClassifier(KernelClassifier, BaseMKL):
 
     Attributes
     ----------
-    weights_ : ndarray of shape (P,), or (classes, P) for more than two classes with
-    ``multi_class="ovr"``
+    weights_ : ndarray of shape (P,), or (classes, P) with ``multi_class="ovr"``
         The weights of the kernels.
     view_weights_ : dict
         The weights summed over the kernels of every view, by its name.

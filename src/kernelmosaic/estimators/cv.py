@@ -258,8 +258,7 @@ def fit_choice(
 
     Parameters
     ----------
-    X : array-like, sparse matrix or data frame of shape (n_samples, n_features), or dict or list of
-    such tables
+    X : array-like, sparse matrix, data frame, or dict or list of such tables
         Samples; several tables have the same rows.
     y : array-like of shape (n_samples,), or of shape (n_samples, n_targets) for a regression
         Classes, or targets.
@@ -387,7 +386,8 @@ class MKLClassifierCV(PathSearch, MKLClassifier):
         The certified relative duality gap of every fit of the chosen norm.
     n_unconverged_ : int
         How many fits of the folds, of all norms, did not reach `tol`; a warning says so, too.
-    weights_, kernel_names_, dual_coef_, support_, n_support_, support_fraction_, intercept_,
+    weights_, kernel_names_, dual_coef_, support_, n_support_, support_fraction_, intercept_
+        Of the fit to all samples, as in :class:`MKLClassifier`.
     objective_, duality_gap_, converged_, solver_
         Of the fit to all samples, as in :class:`MKLClassifier`.
     n_iter_, n_solves_, history_, classes_, n_features_in_, feature_names_in_
@@ -510,7 +510,8 @@ class MKLRegressorCV(PathSearch, MKLRegressor):
         As in :class:`MKLClassifierCV`.
     epsilon : float or "auto", default="auto"
         As in :class:`MKLRegressor`; ``"auto"`` is a tenth of the standard deviation of y.
-    loss, quantile, fixed_weights, penalties, penalty_power, slack, solver, normalize,
+    loss, quantile, fixed_weights, penalties, penalty_power, slack, solver, normalize
+        As in :class:`MKLRegressor`.
     approximation, rank
         As in :class:`MKLRegressor`.
     missing, tol, max_iter, memory_budget, device, random_state
@@ -520,14 +521,16 @@ class MKLRegressorCV(PathSearch, MKLRegressor):
 
     Attributes
     ----------
-    C_, norm_, Cs_, scores_, scores_by_norm_, weights_by_norm_, best_score_, weights_path_,
+    C_, norm_, Cs_, scores_, scores_by_norm_, weights_by_norm_, best_score_, weights_path_
+        As in :class:`MKLClassifierCV`.
     weights_paths_
         As in :class:`MKLClassifierCV`.
     weights_path_by_norm_, duality_gaps_, n_unconverged_
         As in :class:`MKLClassifierCV`.
     epsilon_ : float
         The half-width of the tube.
-    weights_, kernel_names_, dual_coef_, support_, n_support_, support_fraction_, intercept_,
+    weights_, kernel_names_, dual_coef_, support_, n_support_, support_fraction_, intercept_
+        Of the fit to all samples, as in :class:`MKLRegressor`.
     objective_, duality_gap_, converged_, solver_
         Of the fit to all samples, as in :class:`MKLRegressor`.
 

@@ -65,7 +65,8 @@ class MKLRegressor(RegressorMixin, BaseMKL):
         losses becomes no larger by it (Chernozhukov et al. 2010), whereas constraints in the
         problem would hold at the training samples alone. `contributions`, `objective_` and
         `duality_gap_` are those of the functions before they are put in order.
-    norm, weights, fixed_weights, penalties, penalty_power, slack, solver, normalize, approximation,
+    norm, weights, fixed_weights, penalties, penalty_power, slack, solver, normalize, approximation
+        As in :class:`MKLClassifier`.
     rank
         As in :class:`MKLClassifier`.
     missing, tol, max_iter, memory_budget, device, random_state, verbose
@@ -224,7 +225,9 @@ class MKLOneClass(OutlierMixin, BaseMKL):
         called novel are those that support the boundary.
     slack : {1, 2}, default=1
         Whether a sample below the boundary costs its distance ξ_i, or half of the square.
-    norm, weights, fixed_weights, penalties, penalty_power, solver, normalize, approximation, rank,
+    norm, weights, fixed_weights, penalties, penalty_power, solver, normalize, approximation, rank
+        As in :class:`MKLClassifier`, except that ``normalize="centered"`` is refused: the origin
+        would be the mean of the samples.
     missing
         As in :class:`MKLClassifier`, except that ``normalize="centered"`` is refused: the origin
         would be the mean of the samples.

@@ -23,7 +23,6 @@ from kernelmosaic.gpu.programs import (
 from kernelmosaic.gram.linear_algebra import free_curvature, keep_sum
 from kernelmosaic.gram.stack import MatrixStack
 from kernelmosaic.learning.certificate import (
-    AIM,
     Entries,
     Iteration,
     KnownForms,
@@ -33,6 +32,7 @@ from kernelmosaic.learning.certificate import (
 )
 from kernelmosaic.learning.fixed import FixedWeights
 from kernelmosaic.learning.problem import Learner, steepest_curvature
+from kernelmosaic.learning.tuning import AIM
 from kernelmosaic.solvers.program import Solution, relative_gap
 
 
@@ -225,7 +225,7 @@ class _Search:
             return np.array(
                 [learner.weights for learner in self.learners if isinstance(learner, FixedWeights)]
             )
-        known = first._from_a_part(stack, self.machines[0])
+        known = first.weights_of_subsample(stack, self.machines[0])
         theta = (
             first.options.norm.start(stack.n_kernels)
             if known is None

@@ -113,6 +113,7 @@ class DaskFeatures(FeatureStack):
         return sent_chunks
 
     def placed_features(self, rows: Rows, kernels: Kernels) -> Iterator[tuple[int, Block]]:
+        """Yield (m, Z_m[rows]) for these kernels; the rows travel to this process in one trip."""
         if isinstance(rows, slice):
             wanted = np.arange(*rows.indices(self.n_samples))
         else:
@@ -131,11 +132,13 @@ class DaskFeatures(FeatureStack):
             yield m, Z
 
     def factors(self, weights: Array, gates: Array | None = None) -> DaskFactoredGram:
+        """Return Σ_m weights_m g_m g_mᵀ ∘ K_m in its factors, which stay on the workers."""
         return DaskFactoredGram(self, weights, gates)
 
     def products(
         self, beta: AnyArray, rows: Indices | None = None, kernels: Kernels | None = None
     ) -> Array:
+        """Return K_m β at these rows for every kernel; products that are kept are used again."""
         numbers = self.kernel_numbers(kernels)
         self.watched = numbers
         outputs = self.known_products(beta).outputs
@@ -153,6 +156,7 @@ class DaskFeatures(FeatureStack):
     def outputs(
         self, sums: dict[int, Array], columns: tuple[int, ...] = (), rows: Indices | None = None
     ) -> Array:
+        """Return Z_m s_m at these rows for the sums s_m of every kernel, in one trip."""
         out = np.zeros((self.n_kernels, self.n_samples, *columns))
         if sums:
             out[list(sums)] = np.concatenate(self.ask(self.tasks(_outputs, sums=sums)), axis=1)
@@ -161,6 +165,7 @@ class DaskFeatures(FeatureStack):
     def sums(
         self, beta: AnyArray, kernels: Kernels | None, gates: AnyArray | None = None
     ) -> dict[int, Array]:
+        """Return Z_mᵀ β, or Z_mᵀ (g_m ∘ β) with gates; sums that are kept are used again."""
         numbers = self.kernel_numbers(kernels)
         # Gated sums are not kept.
         sums = {} if gates is not None else self.known_products(beta).sums
@@ -236,9 +241,11 @@ class DaskFactoredGram(FactoredGram):
         self.block_samples = stack.options.block_samples
 
     def apply(self, W: Array) -> Array:
+        """Return Z W, of shape (n,) or (n, k)."""
         return np.concatenate([rows for (rows,) in self.stack.ask(self._tasks("apply", W=W))])
 
     def adjoint(self, V: Array) -> Array:
+        """Return Zᵀ V, of shape (D,) or (D, k)."""
         if self.gates is None:
             sums = self.stack.sums(V, self.active)
             scaled = [np.sqrt(self.weights[m]) * sums[m] for m in self.active]
@@ -247,6 +254,7 @@ class DaskFactoredGram(FactoredGram):
         return np.asarray(self._summed(self._tasks("adjoint", V))[0])
 
     def products(self, beta: Array, exact: bool = False) -> Array:
+        """Return K β."""
         if self.gates is not None or self.shift is not None:
             return np.asarray(super().products(beta, exact))
         # Products are computed kernel by kernel, with those of the kernels whose gradients are
@@ -256,6 +264,7 @@ class DaskFactoredGram(FactoredGram):
         return np.asarray(np.tensordot(self.weights, products, axes=1))
 
     def products_given(self, beta: Array, adjoint: Array) -> Array:
+        """Return K β from β and the known Zᵀβ, which spares a trip."""
         if self.gates is not None:
             return super().products_given(beta, adjoint)
         edges = np.cumsum(self.stack.widths[self.active])[:-1]
@@ -266,15 +275,18 @@ class DaskFactoredGram(FactoredGram):
         return self.products(beta)
 
     def normal_matrix(self, theta: Array, precise: bool = False) -> Array:
+        """Return [Z, 1]ᵀ diag(θ) [Z, 1], of shape (D + 1, D + 1)."""
         return np.asarray(self._summed(self._tasks("normal_matrix", theta, precise=precise))[0])
 
     def adjoint_and_matrix(self, V: Array, theta: Array) -> tuple[Array, Array]:
+        """Return Zᵀ V and the precise normal matrix of θ, in one trip."""
         adjoint, M = self._summed(self._tasks("adjoint_and_matrix", V, theta))
         return adjoint, M
 
     def newton_pass(
         self, direction: Array | None, residual: Array, rule: Callable[..., Any], rows: RowIndex
     ) -> NewtonPass:
+        """Return Z d, and Zᵀβ and the normal matrix of θ after the step, in one trip."""
         # The matrix, which may not be needed, is formed in the same trip if that takes a partition
         # no longer than another trip would.
         operations = self.n_samples * (self.n_features + 1) ** 2
@@ -301,6 +313,7 @@ class DaskFactoredGram(FactoredGram):
         return NewtonPass(change, adjoint, form_matrix)
 
     def placed_rows(self, which: Indices) -> Array:
+        """Return these rows of Z."""
         gates = 1.0 if self.gates is None else self.gates[which]
         scales = np.sqrt(self.weights) * gates
         scaled = [scales[..., m : m + 1] * Z for m, Z in self.stack.features(which, self.active)]
@@ -308,6 +321,7 @@ class DaskFactoredGram(FactoredGram):
         return np.hstack([np.zeros((len(which), 0)), *scaled])
 
     def squared_norms(self) -> Array:
+        """Return the squared norms of the rows of Z, of shape (n,)."""
         norms = self.stack.squared_norms()
         if self.gates is not None:
             norms = norms * self.gates**2

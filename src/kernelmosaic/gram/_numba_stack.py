@@ -576,4 +576,5 @@ def _exp(x: ArrayOrTensor) -> ArrayOrTensor:
 
 @overload(_exp, inline="always")
 def _exp_of(x: Any) -> ArrayOrTensor:
+    """Return the function that compiled code calls for `_exp`, by the type of x."""
     return fast_exp.py_func if x.bitwidth == 32 else exact_exp.py_func

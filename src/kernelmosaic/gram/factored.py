@@ -153,6 +153,7 @@ class FactoredGram(Gram):
         return out
 
     def block(self, rows: RowIndex) -> ArrayOrTensor:
+        """Return a copy of the entries between these samples, an array of the backend."""
         Z = self.placed_rows(rows)
         K = Z @ Z.T
         if self.shift is not None:
@@ -173,6 +174,7 @@ class FactoredGram(Gram):
         return np.asarray(self._written)
 
     def diagonal(self) -> Array:
+        """Return the diagonal of K, of shape (n,)."""
         return self._shifted(self.squared_norms())
 
     def take(self, rows: RowIndex) -> FactoredGram:
@@ -186,6 +188,7 @@ class FactoredGram(Gram):
         return out if self.shift is None else out + self.shift * beta
 
     def products_of(self, part: Any, rows: Indices, beta: Array) -> Array:
+        """Return Kβ for a β that is zero except at these rows, whose kernel is `part`."""
         # The rows of the part are stored: Zᵀβ needs no pass over all rows.
         out: Array = self.apply(part.adjoint(beta))
         if self.shift is not None:
@@ -193,6 +196,7 @@ class FactoredGram(Gram):
         return out
 
     def solve_free(self, rows: Indices, ridge: Array, right: Array) -> Array:
+        """Return roughly (K_rows + diag ridge)⁻¹ right for the block of these samples."""
         if self._written is not None:
             # A rough solution does not need more than single precision.
             return DenseGram(self._written).solve_free(rows, ridge, right)
@@ -282,12 +286,15 @@ class FactoredClasses(ClassGram):
         self.block_samples = max(1, int(np.sqrt(block_numbers / self.n_classes)))
 
     def products(self, beta: Array, exact: bool = False) -> Array:
+        """Return K_c β_c of every column β_c of β."""
         return np.asarray(self.gram.apply(self.scales.T * self.gram.adjoint(beta)))
 
     def block(self, rows: Indices) -> FeatureBlock:
+        """Return the blocks of all classes between these samples, by their features."""
         return FeatureBlock(self.gram.rows(rows), self.scales)
 
     def diagonal(self) -> Array:
+        """Return the diagonals of all classes, of shape (n, classes)."""
         Z = self.gram.rows(np.arange(self.n_samples))
         return np.asarray(Z**2 @ self.scales.T)
 

@@ -586,6 +586,7 @@ class FeatureMaps:
 
 
 def _has_landmarks(maps: Sequence[FeatureMap | NystroemMap]) -> bool:
+    """Return whether some map needs landmarks."""
     return any(isinstance(feature_map, NystroemMap) for feature_map in maps)
 
 

@@ -92,6 +92,7 @@ class FeatureStack(GramStack):
 
     @property
     def part_samples(self) -> int:
+        """The most samples that `take` should be given; 0 where a part is no help."""
         # A search that starts from equal weights multiplies all features by each other. Where these
         # are many, it starts from weights learned on a part of the samples instead, which need few
         # kernels. The matrices of the part take no more memory than the features.
@@ -114,23 +115,28 @@ class FeatureStack(GramStack):
         return StoredFeatures([features[m] for m in range(self.n_kernels)])
 
     def blocks(self, kernels: Kernels, rows: Rows, columns: Rows) -> Iterator[tuple[int, Block]]:
+        """Yield (m, K_m[rows][:, columns]) for these kernels, as products of features."""
         right = dict(self.features(columns, kernels))
         for m, left in self.features(rows, kernels):
             yield m, left @ right[m].T
 
     def row_strips(self, n_columns: int) -> Iterator[slice]:
+        """Yield strips whose features, and blocks of `n_columns` columns, fit the memory."""
         width = max(n_columns + int(self.widths.sum()), 1)
         return row_strips(self.n_samples, self.options.strip_bytes // (8 * width))
 
     def products(
         self, beta: AnyArray, rows: Indices | None = None, kernels: Kernels | None = None
     ) -> Array:
+        """Return K_m β = Z_m (Z_mᵀ β) at these rows for every kernel."""
         return self.outputs(self.sums(beta, kernels), beta.shape[1:], rows)
 
     def gated_products(self, beta: AnyArray, gates: AnyArray, rows: Indices) -> Array:
+        """Return K_m (g_m ∘ β) at these rows for every kernel."""
         return self.outputs(self.sums(beta, None, gates), beta.shape[1:], rows)
 
     def quadratic_forms(self, beta: AnyArray, kernels: Kernels | None = None) -> Array:
+        """Return ½ Σ_c β_cᵀ K_m β_c = ½ ‖Z_mᵀ β‖² for every kernel, of shape (P,)."""
         out = np.zeros(self.n_kernels)
         for m, total in self.sums(beta, kernels).items():
             out[m] = 0.5 * float(np.sum(total * total))
@@ -260,6 +266,7 @@ class StoredFeatures(FeatureStack):
         return cls(arrays, options or computed.options)
 
     def placed_features(self, rows: RowIndex, kernels: Kernels) -> Iterator[tuple[int, Any]]:
+        """Yield (m, Z_m[rows]) for these kernels, read from memory."""
         if isinstance(rows, np.ndarray):
             rows = as_slice(rows)
         index = self.backend.index(rows)
@@ -267,6 +274,7 @@ class StoredFeatures(FeatureStack):
             yield int(m), self.arrays[m][index]
 
     def _height(self, copied: bool) -> int:
+        """Return the number of rows of a strip; `copied` is as in `strips`."""
         # Compiled passes on a device read features that are stored there without a copy.
         if self.backend is not NUMPY and not copied:
             return self.n_samples
@@ -309,12 +317,14 @@ class ComputedFeatures(FeatureStack):
         self.widths = kernel_set.widths
 
     def placed_features(self, rows: RowIndex, kernels: Kernels) -> Iterator[tuple[int, Any]]:
+        """Yield (m, Z_m[rows]) for these kernels, computed from the samples."""
         if not isinstance(rows, slice | np.ndarray):
             rows = self.backend.to_numpy(rows)
         samples = self.source.take(as_slice(rows))
         yield from self.maps.blocks(samples, kernels, self.dtype, self.backend, self.landmarks)
 
     def _height(self, copied: bool) -> int:
+        """Return the number of rows of a strip that fits the memory."""
         # The samples, and three arrays as wide as the features: the block with the landmarks, the
         # features and one temporary, each in double precision.
         row_numbers = self.source.row_width + 3 * int(self.widths.sum()) + 1
@@ -361,6 +371,7 @@ class StackFactors(FactoredGram):
         self.stored = stack.is_stored
 
     def apply(self, W: ArrayOrTensor) -> ArrayOrTensor:
+        """Return Z W, of shape (n,) or (n, k)."""
         right = self.backend.asarray(W)
         out = self.backend.zeros((self.n_samples, *right.shape[1:]))
         for strip in self.stack.strips():
@@ -370,6 +381,7 @@ class StackFactors(FactoredGram):
         return as_input(W, out, self.backend)
 
     def adjoint(self, V: ArrayOrTensor) -> ArrayOrTensor:
+        """Return Zᵀ V, of shape (D,) or (D, k)."""
         left = self.backend.asarray(V)
         out = self.backend.zeros((self.n_features, *left.shape[1:]))
         for rows in self.stack.strips(self._rows_that_count(left, self.stack.options.sparse)):
@@ -380,6 +392,7 @@ class StackFactors(FactoredGram):
         return as_input(V, out, self.backend)
 
     def normal_matrix(self, theta: ArrayOrTensor, precise: bool = False) -> ArrayOrTensor:
+        """Return [Z, 1]ᵀ diag(θ) [Z, 1], of shape (D + 1, D + 1)."""
         backend, D = self.backend, self.n_features + 1
         values = backend.asarray(theta)
         is_double = backend is not NUMPY or precise or self.precise
@@ -423,6 +436,7 @@ class StackFactors(FactoredGram):
             out[a:, a : a + columns] += B[:, a:].T @ B[:, a : a + columns]
 
     def in_double(self) -> FactoredGram | None:
+        """Return these factors with normal matrices in double precision; None if they are so."""
         # On a device products are in double precision always.
         if self.precise or self.backend is not NUMPY or self.stack.dtype == np.float64:
             return None
@@ -435,6 +449,7 @@ class StackFactors(FactoredGram):
         self.precise = True
 
     def placed_rows(self, which: RowIndex) -> ArrayOrTensor:
+        """Return these rows of Z, an array of the backend."""
         which = self.backend.index(which)
         out = self.backend.empty((len(which), self.n_features))
         start = 0
@@ -445,6 +460,7 @@ class StackFactors(FactoredGram):
         return out
 
     def squared_norms(self) -> Array:
+        """Return the squared norms of the rows of Z, of shape (n,)."""
         out = self.backend.zeros((self.n_samples,))
         for strip in self.stack.strips(copied=True):
             for m, features in self.stack.placed_features(strip, self.active):
@@ -472,6 +488,7 @@ class StackFactors(FactoredGram):
         return None if len(support) >= least_share * self.n_samples else support
 
     def _gate(self, m: int, rows: RowIndex) -> ArrayOrTensor:
+        """Return the gate of kernel m at these rows; None without gates."""
         return None if self.gates is None else self.gates[m][rows]
 
 
@@ -492,4 +509,5 @@ def _times(Z: ArrayOrTensor, V: ArrayOrTensor, transposed: bool = False) -> Arra
 
 
 def _length(rows: RowIndex) -> int:
+    """Return the number of rows of a slice or an array of row numbers."""
     return rows.stop - rows.start if isinstance(rows, slice) else len(rows)

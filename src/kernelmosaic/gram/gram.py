@@ -217,6 +217,7 @@ class DenseGram(Gram):
         return np.array(array, dtype=dtype)
 
     def products(self, beta: ArrayOrTensor, exact: bool = False) -> ArrayOrTensor:
+        """Return Kβ; with `exact`, from entries in double precision if there are any."""
         is_array = isinstance(beta, np.ndarray)
         if exact and self.exact is not None:
             host_beta = beta if is_array else self.backend.to_numpy(beta)
@@ -233,6 +234,7 @@ class DenseGram(Gram):
         return self.backend.take_block(self.matrix, rows, rows)
 
     def take(self, rows: RowIndex) -> Gram:
+        """Return the kernel of these samples: a copy of their block, or `SomeRows` for many."""
         if len(rows) > self.copied:
             return SomeRows(self, self.backend.index(rows))
         return super().take(rows)
@@ -241,6 +243,7 @@ class DenseGram(Gram):
         return self.backend.to_numpy(self.matrix.diagonal()).astype(np.float64)
 
     def add_diagonal(self, values: Array) -> DenseGram:
+        """Change the matrix by these numbers on its diagonal, and return its kernel."""
         diagonal = self.backend.diagonal_view(self.matrix)
         diagonal += self.backend.asarray(values, self.dtype)
         if self.exact is None:
@@ -290,6 +293,7 @@ class SomeRows(Gram):
                 self.copy = gram.block(rows)
 
     def products(self, beta: ArrayOrTensor, exact: bool = False) -> ArrayOrTensor:
+        """Return the product of the part with β."""
         coefficients = self.backend.asarray(beta, self.dtype)
         if self.copy is not None:
             values = self.copy @ coefficients
@@ -310,6 +314,7 @@ class SomeRows(Gram):
         return self.backend.to_numpy(self.gram.matrix.diagonal()[self.which]).astype(np.float64)
 
     def add_diagonal(self, values: Array) -> Gram:
+        """Return a copy of the part with these numbers added to its diagonal."""
         return DenseGram(self.block(np.arange(self.n_samples))).add_diagonal(values)
 
 
@@ -338,9 +343,11 @@ class OnDemandGram(Gram):
 
     @property
     def _has_gates(self) -> bool:
+        """Whether the factors are gates."""
         return self.factors.ndim == 2
 
     def products(self, beta: ArrayOrTensor, exact: bool = False) -> ArrayOrTensor:
+        """Return Kβ, computed from the columns of the support of β."""
         is_array = isinstance(beta, np.ndarray)
         host_beta = beta if is_array else self.backend.to_numpy(beta)
         support = nonzero_rows(host_beta)
@@ -368,6 +375,7 @@ class OnDemandGram(Gram):
         return self.take(rows).matrix
 
     def take(self, rows: RowIndex) -> Gram:
+        """Return the kernel of these samples, as a matrix if it fits the budget."""
         rows = self.host_rows(rows)
         row_stack = self.stack.take(rows)
         row_factors = self.factors[rows] if self._has_gates else self.factors
@@ -408,6 +416,7 @@ class OnDemandGram(Gram):
         return None
 
     def diagonal(self) -> Array:
+        """Return the diagonal of K, of shape (n,)."""
         diagonals = self.stack.diagonals
         if self._has_gates:
             values = (self.factors.T**2 * diagonals).sum(0)
@@ -416,6 +425,7 @@ class OnDemandGram(Gram):
         return self._shifted(values)
 
     def solve_free(self, rows: Indices, ridge: Array, right: Array) -> Array:
+        """Return roughly (K_rows + diag ridge)⁻¹ right for the block of these samples."""
         if len(rows) <= self.block_samples:
             return super().solve_free(rows, ridge, right)
         # Too many samples for a block: the system is solved for some of them, evenly spread, and

@@ -310,6 +310,7 @@ class MissingViews:
             yield m, K
 
     def _block(self, m: int, X: Views, Y: Views) -> Array:
+        """Return the block of kernel m between two sets of samples."""
         return next(self.kernel_set.blocks(X, Y, [m]))[1]
 
     def _views_and_present(self, X: MatrixLike) -> tuple[Views, Mask]:

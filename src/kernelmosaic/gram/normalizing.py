@@ -81,6 +81,7 @@ class UnitTrace(Normalization):
     """
 
     def fit(self, kernel: Kernel, X: MatrixLike, sample_weight: Array | None) -> Self:
+        """Learn the mean of k(x, x)."""
         return self.learn(float(np.average(kernel._diagonal(X), weights=sample_weight)))
 
     def learn(self, mean: float) -> Self:
@@ -109,22 +110,26 @@ class UnitDiagonal(Normalization):
     """k(x, z) / √(k(x, x) k(z, z)): the cosine in the kernel's feature space."""
 
     def fit(self, kernel: Kernel, X: MatrixLike, sample_weight: Array | None) -> Self:
+        """Keep the kernel, which computes k(x, x) of later samples."""
         self.kernel_ = kernel
         return self
 
     def row_scale(self, X: MatrixLike) -> Diagonal:
+        """Return √k(x, x) of each sample, one where it is zero."""
         norms = np.sqrt(self.kernel_.diag(X))
         # A sample at the origin of the feature space has no direction; its entries are zero, and
         # stay zero.
         return np.where(norms > 0, norms, 1.0)
 
     def rounds_last(self, left: ArrayOrTensor, right: ArrayOrTensor) -> bool:
+        """Return whether a product of row scales is far from one."""
         if len(left) == 0 or len(right) == 0:
             return False
         smallest, largest = left.min() * right.min(), left.max() * right.max()
         return not (smallest >= 1 / _MODERATE and largest <= _MODERATE)
 
     def block(self, K: Block, left: ArrayOrTensor, right: ArrayOrTensor) -> ArrayOrTensor:
+        """Return the block divided by the row scales of both sides."""
         backend = backend_of(K)
         dtype = backend.dtype(K)
         K /= backend.astype(left, dtype)[:, None]
@@ -147,6 +152,7 @@ class Centered(Normalization):
     """
 
     def fit(self, kernel: Kernel, X: MatrixLike, sample_weight: Array | None) -> Self:
+        """Learn the mean similarity of each training sample, the mean of all, and the trace."""
         self.kernel_, self.X_ = kernel, X
         n = X.shape[0]
         if sample_weight is None:
@@ -177,15 +183,18 @@ class Centered(Normalization):
         return self
 
     def rounds_last(self, left: ArrayOrTensor, right: ArrayOrTensor) -> bool:
+        """Return True: only the last digits of large entries may be left."""
         # Only the last digits of large entries may be left.
         return True
 
     def row_scale(self, X: MatrixLike) -> Diagonal:
+        """Return the mean similarity of each sample to the training set."""
         if X is self.X_:
             return self.means_
         return np.asarray(self.kernel_(X, self.X_) @ self.share_, dtype=np.float64)
 
     def block(self, K: Block, left: ArrayOrTensor, right: ArrayOrTensor) -> ArrayOrTensor:
+        """Return the centred block, divided by the trace."""
         backend = backend_of(K)
         # In double precision, as the row scales are, whatever the precision of the block.
         D = K - left[:, None]

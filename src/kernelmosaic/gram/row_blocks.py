@@ -67,12 +67,14 @@ class ArrayRows(RowSource):
 
     @property
     def row_width(self) -> int:
+        """The memory that a row takes, in numbers of 8 bytes."""
         if hasattr(self.X, "nnz"):
             # A sparse row stores a value and a column number for every entry that is not zero.
             return int(2 * self.X.nnz // self.shape[0] + 1)
         return self.shape[1]
 
     def take(self, rows: Rows) -> ArrayOrTensor:
+        """Return these rows, in memory."""
         block = self.X[rows]
         # Slices of a memory map are slower than those of a plain view of it.
         return np.asarray(block) if isinstance(block, np.memmap) else block
@@ -109,6 +111,7 @@ class ParquetRows(RowSource):
         self._last_group: tuple[int, AnyArray] | None = None
 
     def take(self, rows: Rows) -> AnyArray:
+        """Return these rows, read group by group."""
         if isinstance(rows, slice):
             wanted = np.arange(*rows.indices(self.shape[0]))
         else:
@@ -165,9 +168,11 @@ class DaskRows(RowSource):
         self.shape = self.X.shape
 
     def take(self, rows: Rows) -> AnyArray:
+        """Return these rows, in this process."""
         return np.asarray(gathered([self.X[rows]])[0])
 
     def content_hashes(self, seed: int) -> AnyArray:
+        """Return a hash of the content of every row, computed by the workers."""
         hash_block = import_module("dask").delayed(_hash_block)
         # Hashes are computed by the workers: the rows do not travel.
         parts = [hash_block(block, seed) for block in self.X.to_delayed().ravel()]

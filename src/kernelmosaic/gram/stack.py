@@ -270,9 +270,11 @@ class MatrixStack(GramStack):
         return self.dtype if self.backend is NUMPY else np.float64
 
     def exact_products(self, beta: AnyArray, rows: Indices) -> Array:
+        """Return the `products` of entries in double precision."""
         return np.asarray(self._exact_source.products(beta, rows))
 
     def exact_gated_products(self, beta: AnyArray, gates: AnyArray) -> Array:
+        """Return (Σ_m g_m g_mᵀ ∘ K_m) β from entries in double precision."""
         if not self.has_exact:
             return super().exact_gated_products(beta, gates)
         support = nonzero_rows(beta)
@@ -281,6 +283,7 @@ class MatrixStack(GramStack):
 
     @property
     def part_samples(self) -> int:
+        """The most samples that `take` should be given."""
         # The matrices of a part, and one combined kernel, take no more memory than the combined
         # kernel of all samples.
         return int(self.n_samples / np.sqrt(self.n_kernels + 1))
@@ -298,10 +301,12 @@ class MatrixStack(GramStack):
         """
 
     def blocks(self, kernels: Kernels, rows: Rows, columns: Rows) -> Iterator[tuple[int, Block]]:
+        """Yield (m, K_m[rows][:, columns]) for these kernels, arrays of NumPy."""
         for m, block in self.placed_blocks(kernels, rows, columns):
             yield m, self.backend.to_numpy(block)
 
     def row_strips(self, n_columns: int) -> Iterator[slice]:
+        """Yield strips of the samples whose blocks have at most `entries` entries."""
         return row_strips(self.n_samples, self.entries // max(n_columns, 1))
 
     def pieces(
@@ -328,6 +333,7 @@ class MatrixStack(GramStack):
         return _numba_stack
 
     def combine(self, weights: AnyArray, out: ArrayOrTensor = None) -> Gram:
+        """Return Σ_m weights_m K_m, or Σ_m g_m g_mᵀ ∘ K_m for gates, as a stored matrix."""
         factors = np.array(weights, dtype=np.float64)
         K = self._new_matrix() if out is None else out.matrix
         K = self._fill(factors, K)
@@ -439,6 +445,7 @@ class MatrixStack(GramStack):
     def products(
         self, beta: AnyArray, rows: Indices | None = None, kernels: Kernels | None = None
     ) -> Array:
+        """Return K_m β at these rows for every kernel, from blocks in the support of β."""
         support = nonzero_rows(beta)
         n_rows = self.row_count(rows)
         out = self.backend.zeros((self.n_kernels, n_rows, *beta.shape[1:]))
@@ -575,6 +582,7 @@ class ComputedStack(MatrixStack):
 
     @property
     def exact(self) -> ComputedStack:
+        """This stack with entries in double precision."""
         if not self.has_exact:
             return self
         return replace(self, dtype=np.dtype(np.float64))
@@ -582,6 +590,7 @@ class ComputedStack(MatrixStack):
     def placed_blocks(
         self, kernels: Kernels, rows: Rows, columns: Rows
     ) -> Iterator[tuple[int, Any]]:
+        """Yield (m, K_m[rows][:, columns]) for these kernels, computed from the samples."""
         left = self.samples.take(rows)
         right = left if rows is columns else self.samples.take(columns)
         numbers = self.kernel_numbers(kernels)
@@ -661,12 +670,14 @@ class ComputedStack(MatrixStack):
         )
 
     def combine(self, weights: AnyArray, out: ArrayOrTensor = None) -> Gram:
+        """Return the combined kernel, as a matrix if it fits the budget."""
         if self.stores_combined:
             return super().combine(weights, out)
         return OnDemandGram(self, np.array(weights, dtype=np.float64))
 
     @property
     def part_samples(self) -> int:
+        """The most samples that `take` should be given."""
         # On the host all matrices of a part are stored and one combined kernel, on a device the
         # combined kernel alone.
         n_matrices = self.n_kernels + 1 if self.backend is NUMPY else 1
@@ -689,10 +700,12 @@ class ComputedStack(MatrixStack):
         )
 
     def recompute(self, kernels: Kernels, views: Views) -> None:
+        """Place the samples again, since normalisations need other numbers of them."""
         host_samples = self.kernel_set.place_samples(views)
         self.samples = self.kernel_set.place_samples(host_samples, self.backend)
 
     def take(self, rows: Indices, stored: bool = False) -> MatrixStack:
+        """Return the stack of these samples, stored on the host if `stored` is true."""
         computed = self.part(rows)
         # The matrices of a part fit in the memory that one matrix of all samples would take.
         if stored and self.backend is NUMPY:
@@ -702,6 +715,7 @@ class ComputedStack(MatrixStack):
     def _multiply(
         self, right: dict[int, Any], rows: Rows, columns: Rows, out: ArrayOrTensor
     ) -> None:
+        """Add K_m[rows, columns] right[m] to out[m], by compiled passes for Gaussians."""
         left, across = self.samples.take(rows), self.samples.take(columns)
         if across.n_samples == 0:
             return
@@ -797,6 +811,7 @@ class ComputedStack(MatrixStack):
     # Gaussians, whose compiled passes read the samples themselves ---------------------------------
 
     def _fill(self, factors: Array, K: ArrayOrTensor) -> ArrayOrTensor:
+        """Write the combined kernel into K by the fastest pass there is, and return K."""
         if factors.ndim == 2:
             return super()._fill(factors, K)
         active = np.flatnonzero(factors).tolist()
@@ -821,6 +836,7 @@ class ComputedStack(MatrixStack):
         return K
 
     def _accumulate(self, factors: Array, rows: Rows, columns: Rows, out: ArrayOrTensor) -> None:
+        """Add the combined kernel to `out`, by compiled passes for Gaussians."""
         other_factors = factors.copy()
         # On the host only sums in single precision are compiled.
         is_compiled = self.backend is not NUMPY or self.dtype == np.float32
@@ -1063,6 +1079,7 @@ class StoredStack(MatrixStack):
     def placed_blocks(
         self, kernels: Kernels, rows: Rows, columns: Rows
     ) -> Iterator[tuple[int, Any]]:
+        """Yield (m, K_m[rows][:, columns]) for these kernels, read from memory."""
         rows, columns = self.backend.index(rows), self.backend.index(columns)
         for m in kernels:
             K = self.matrices[m]
@@ -1073,6 +1090,7 @@ class StoredStack(MatrixStack):
 
     @cached_property
     def _triangles(self) -> TriangleStack:
+        """The lower triangles of the matrices; made once."""
         return TriangleStack.of(self.matrices)
 
     def for_many_combinations(self) -> MatrixStack:
@@ -1087,6 +1105,7 @@ class StoredStack(MatrixStack):
         return self
 
     def take(self, rows: Indices, stored: bool = True) -> StoredStack:
+        """Return the stack of these samples, with copies of their entries."""
         matrices = self.backend.empty((self.n_kernels, len(rows), len(rows)), self.dtype)
         for m, block in self.placed_blocks(range(self.n_kernels), rows, rows):
             matrices[m] = block
@@ -1094,6 +1113,7 @@ class StoredStack(MatrixStack):
         return StoredStack(matrices, computed, self.options)
 
     def recompute(self, kernels: Kernels, views: Views) -> None:
+        """Compute the matrices of these kernels again, and write them in place."""
         if self.computed is None:
             raise ValueError("these matrices were given, no kernels can compute them again.")
         kernel_set = self.computed.kernel_set
@@ -1107,6 +1127,7 @@ class StoredStack(MatrixStack):
             K[...] = 0.5 * (K + K.T)
 
     def _fill(self, factors: Array, K: ArrayOrTensor) -> ArrayOrTensor:
+        """Write the combined kernel into K in one pass over the matrices, and return K."""
         if self.loops is not None:
             combine = self.loops.combine if factors.ndim == 1 else self.loops.combine_gated
             return combine(self.matrices, factors, K)
@@ -1118,6 +1139,7 @@ class StoredStack(MatrixStack):
         return np.einsum("m,mij->ij", weights, matrices, out=K, casting="same_kind")
 
     def combine_classes(self, weights: AnyArray, out: ArrayOrTensor = None) -> ArrayOrTensor:
+        """Return the combined kernels of all classes, in one pass over the matrices if compiled."""
         if self.loops is None:
             return super().combine_classes(weights, out)
         return self.loops.combine_classes(self.matrices, weights, out)
@@ -1125,6 +1147,7 @@ class StoredStack(MatrixStack):
     def products(
         self, beta: AnyArray, rows: Indices | None = None, kernels: Kernels | None = None
     ) -> Array:
+        """Return K_m β at these rows for every kernel, by the compiled passes if there are any."""
         if self.loops is None:
             return super().products(beta, rows, kernels)
         return np.asarray(self.loops.products(self.matrices, beta, rows, kernels, self.entries))
@@ -1132,6 +1155,7 @@ class StoredStack(MatrixStack):
     def _multiply(
         self, right: dict[int, Any], rows: Rows, columns: Rows, out: ArrayOrTensor
     ) -> None:
+        """Add K_m[rows, columns] right[m] to out[m], for every kernel m in `right`."""
         # Whole rows are multiplied: picking columns out of them would take longer than it saves.
         row_index = self.backend.index(rows)
         column_index = self.backend.index(columns)
@@ -1179,16 +1203,19 @@ class TriangleStack(MatrixStack):
 
     @property
     def _triangle(self) -> _Triangle:
+        """Where the entries of a triangle are."""
         return _Triangle.of(self.n_samples)
 
     def placed_blocks(
         self, kernels: Kernels, rows: Rows, columns: Rows
     ) -> Iterator[tuple[int, Any]]:
+        """Yield (m, K_m[rows][:, columns]) for these kernels, read from the triangles."""
         places = self._triangle.places[rows][:, columns]
         for m in kernels:
             yield int(m), self.triangles[m].take(places)
 
     def take(self, rows: Indices, stored: bool = True) -> TriangleStack:
+        """Return the triangles of these samples."""
         places = self._triangle.places[np.ix_(rows, rows)].reshape(-1)
         part_places = places[_Triangle.of(len(rows)).entries]
         return TriangleStack(self.triangles.take(part_places, axis=1), len(rows))
@@ -1197,12 +1224,14 @@ class TriangleStack(MatrixStack):
         return self
 
     def combine(self, weights: AnyArray, out: ArrayOrTensor = None) -> Gram:
+        """Return Σ_m weights_m K_m, a product with the triangles; gates are combined in blocks."""
         if np.ndim(weights) > 1:
             return super().combine(weights, out)
         combined = np.asarray(weights, dtype=np.float64) @ self.triangles
         return DenseGram(combined.take(self._triangle.places))
 
     def inner_products(self, G: ArrayOrTensor, kernels: Kernels | None = None) -> Array:
+        """Return ⟨G, K_m⟩ of every kernel by one product with the triangles."""
         lower = G.reshape(-1).take(self._triangle.entries) * self._triangle.counts
         products = self.triangles @ lower
         if kernels is not None:
@@ -1275,11 +1304,13 @@ class StackClasses(ClassGram):
         self.block_samples = int(np.sqrt(block_numbers / max(self.n_classes, len(self.active))))
 
     def products(self, beta: Array, exact: bool = False) -> Array:
+        """Return K_c β_c of every column β_c of β."""
         products = self.stack.products(beta, kernels=self.active)
         weights = self.weights[:, self.active]
         return np.asarray(np.einsum("cm,mic->ic", weights, products[self.active]))
 
     def block(self, rows: Indices) -> Block:
+        """Return the blocks of all classes between these samples, of shape (classes, q, q)."""
         out = np.zeros((self.n_classes, len(rows), len(rows)), dtype=self.stack.dtype)
         for m, block in self.stack.blocks(self.active, rows, rows):
             for c in np.flatnonzero(self.weights[:, m]):
@@ -1287,6 +1318,7 @@ class StackClasses(ClassGram):
         return out
 
     def diagonal(self) -> Array:
+        """Return the diagonals of all classes, of shape (n, classes)."""
         diagonals = [self.stack.combine(weights).diagonal() for weights in self.weights]
         return np.column_stack(diagonals)
 

@@ -609,10 +609,11 @@ def feature_importance(
 
     The importance of a column is √(½ · mean (f(x) − f(x′))²), where x′ is x with the column of
     another sample, drawn among those that have the view. For a linear kernel that is |w_j| times
-    the standard deviation of the column, up to the draw of the permutations; for others it is the
-    same of their nonlinear functions. It measures what the model relies on: of two columns with the
-    same information, each may have half. Of several outputs it is the mean square. The replacement
-    of a view that a sample lacks stays as it is. Compare columns within a view: one of four columns
+    the standard deviation of the column, up to the draw of the permutations; for other kernels it
+    is the corresponding standard deviation of a nonlinear function. It measures how much the model
+    relies on a column: of two columns with the same information, each may have half. With several
+    outputs the squares are averaged over them. The replacement of a view that a sample lacks stays
+    as it is. Compare columns within a view: one of four columns
     changes the kernels of its view more than one of 500 does, whether or not it has to do with the
     targets.
 
@@ -625,7 +626,7 @@ def feature_importance(
         Fitted; of this package, or a pipeline that ends in one. The columns are those that its last
         step reads.
     X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
-        Samples; those held out show what the model relies on for new ones.
+        Samples. Held-out samples show which columns the model relies on for new samples.
     n_repeats : int, default=5
         How often every column is permuted.
     random_state : int, RandomState or None, default=None
@@ -677,6 +678,7 @@ def feature_importance(
         rows = np.flatnonzero(is_present)
         squares = np.zeros(n)
         for order in orders:
+            # Without the samples that lack the column, the order is a permutation of the others.
             other_rows = order[is_present[order]]
             changes = change(j, rows, other_rows)
             squares[rows] += 0.5 / n_repeats * np.square(changes).mean(axis=1)
@@ -709,10 +711,25 @@ def _columns_of(model: Estimator, estimator: Estimator) -> tuple[list[str], dict
     # The keys of the inner dicts serve as ordered sets.
     views: dict[str, dict[int, None]] = defaultdict(dict)
     for m, kernel in zip(expansion.kept, kernels, strict=True):
-        columns = range(len(names)) if kernel.columns is None else kernel.columns.tolist()
+        columns = _columns_read(kernel, len(names))
         views[model.view_names_[m]].update(dict.fromkeys(columns))
     columns_of_views = {name: list(columns) for name, columns in views.items()}
     return [str(name) for name in names], columns_of_views
+
+
+def _columns_read(kernel: FittedKernel, n_columns: int) -> list[int]:
+    """Return the numbers of the columns that a kernel reads, of `n_columns`."""
+    if kernel.columns is None:
+        return list(range(n_columns))
+    columns: list[int] = kernel.columns.tolist()
+    return columns
+
+
+def _dense(view: Any) -> AnyArray:
+    """Return samples as an array, those of a sparse array too."""
+    if sparse.issparse(view):
+        view = view.toarray()
+    return np.asarray(view)
 
 
 def _is_sum_over_support(model: Estimator, V: AnyArray) -> bool:
@@ -777,10 +794,9 @@ def _change_by_kernels(model: Estimator, V: AnyArray) -> Change:
     statistics: dict[Any, AnyArray] = {}
     kernels = zip(sums.kernel_set.fitted, sums.views_of(V), sums.samples, strict=True)
     for k, (kernel, view, support) in enumerate(kernels):
-        view = view.toarray() if sparse.issparse(view) else np.asarray(view)
-        block = _block_of(kernel, view, support, statistics)
+        block = _block_of(kernel, _dense(view), support, statistics)
         beta = sums.of_kernel(k).T * expansion.eta[:, k]
-        columns = range(V.shape[1]) if kernel.columns is None else kernel.columns.tolist()
+        columns = _columns_read(kernel, V.shape[1])
         position_of_column = {j: position for position, j in enumerate(columns)}
         outputs = block(slice(None)) @ beta
         factor = factors[:, expansion.kept[k]]
@@ -836,6 +852,8 @@ def _block_of(
             # Texts, graphs and the like are one column.
             samples = view[other_rows]
         elif position is not None and not (has_statistic and support_scale is None):
+            # The scale of a normalised kernel, and a kernel that is no function of a statistic,
+            # are computed from the changed samples.
             samples = samples.copy()
             samples[:, position] = view[other_rows, position]
         scale = None if support_scale is None else normalization.row_scale(samples)

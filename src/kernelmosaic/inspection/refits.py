@@ -20,6 +20,7 @@ from kernelmosaic._typing import (
     MatrixLike,
     SampleWeight,
     Seed,
+    Settings,
     TargetLike,
 )
 from kernelmosaic.engine import pipelines
@@ -77,6 +78,8 @@ def fit(
     model = last_step(estimator)
     takes_start = isinstance(model, BaseMKL) and not isinstance(model, PathSearch)
     if takes_start and not (start is None and data is None):
+        # The start and the known kernels are handed to the last step, so the steps before it are
+        # fitted here.
         Z = X
         step = estimator
         while hasattr(step, "steps"):
@@ -97,7 +100,7 @@ def fit(
         prefix += f"{name}__"
     if weight is not None and not has_fit_parameter(step, "sample_weight"):
         raise TypeError(f"sample_weight: {type(step).__name__}.fit takes none; give None.")
-    options = {}
+    options: Settings = {}
     if weight is not None:
         options[f"{prefix}sample_weight"] = weight
     if groups is not None:

@@ -172,11 +172,16 @@ def stability(
     weights = comparable_weights(model)
 
     # 1. Draw samples: of each class, or whole groups. Samples of weight zero are not drawn.
+    n = len(y)
     is_bootstrap = method == "bootstrap"
     drawn_fraction = None if is_bootstrap else fraction
-    strata = y if is_classifier(model) and y.ndim == 1 else np.zeros(len(y))
-    candidates = np.arange(len(y)) if weight is None else np.flatnonzero(weight)
-    labels = strata if groups is None else _group_labels(groups, len(y))
+    strata = y if is_classifier(model) and y.ndim == 1 else np.zeros(n)
+    candidates = np.arange(n)
+    if weight is not None:
+        candidates = np.flatnonzero(weight)
+    labels = strata
+    if groups is not None:
+        labels = _group_labels(groups, n)
     labels = labels[candidates]
     members = [candidates[labels == label] for label in np.unique(labels)]
     draws = []
@@ -232,8 +237,10 @@ def _draw(numbers: Indices, fraction: float | None, random: np.random.RandomStat
 
     Without a fraction, as many numbers as there are, drawn with replacement.
     """
-    size = len(numbers) if fraction is None else max(1, round(fraction * len(numbers)))
-    return np.asarray(random.choice(numbers, size, replace=fraction is None))
+    if fraction is None:
+        return np.asarray(random.choice(numbers, len(numbers), replace=True))
+    size = max(1, round(fraction * len(numbers)))
+    return np.asarray(random.choice(numbers, size, replace=False))
 
 
 def _draw_groups(

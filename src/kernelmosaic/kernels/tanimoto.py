@@ -201,11 +201,11 @@ def fingerprints(
     ----------
     smiles : sequence of str
         The molecules.
-    kinds : sequence of str, default=("morgan2", "morgan3", "features2", "pairs", "torsions",
-    "paths", "maccs")
-        Which fingerprints: Morgan's of radius 1, 2 or 3 (``"morgan3"`` as bits), ``"chiral2"`` with
-        chirality, ``"features2"`` of pharmacophoric features, ``"pairs"`` of atoms, ``"torsions"``,
-        ``"paths"`` of up to five bonds (bits) and the ``"maccs"`` keys (bits).
+    kinds : sequence of str
+        Which fingerprints, by default ``("morgan2", "morgan3", "features2", "pairs", "torsions",
+        "paths", "maccs")``: Morgan's of radius 1, 2 or 3 (``"morgan3"`` as bits), ``"chiral2"``
+        with chirality, ``"features2"`` of pharmacophoric features, ``"pairs"`` of atoms,
+        ``"torsions"``, ``"paths"`` of up to five bonds (bits) and the ``"maccs"`` keys (bits).
     size : int, default=2**16
         Columns of each kind, to which RDKit's numbers are hashed; large enough that features rarely
         collide.

@@ -1,8 +1,7 @@
-"""Where a search starts, where it ends, and the certificate of its end: Kβ from the entries, a
-primal and a dual bound.
+"""Where a search starts, what it returns, and the certificate of that.
 
-Learners compare bounds to know when to stop. What a fit states is written here and nowhere else,
-from the returned weights, coefficients and intercept alone:
+Learners compare bounds to know when to stop. The gap that a fit states is computed here and nowhere
+else, from the returned weights, coefficients and intercept alone:
 
 1. K_mβ is recomputed from entries in double precision, for every kernel.
 2. Rounding is bounded from what was summed. With D_mi = k_m(x_i, x_i) and s_m = Σ_j √D_mj |β_j|,
@@ -13,9 +12,9 @@ from the returned weights, coefficients and intercept alone:
    of the two bounds: it is never clipped, and an upper bound below the lower one, or one that is
    not finite, is a gap of infinity.
 
-Learners return weights and a solution (`Learned`). `Learned.problem` is the problem that they are a
-point of, which knows its forms, its regulariser and its lower bound; `CertifiedProblem.certificate`
-makes a `Certificate` of the point.
+Learners return weights and a solution (`Learned`). `Learned.problem` is the problem that these are
+a point of: it has the products with the kernels, the regulariser and the lower bound.
+`CertifiedProblem.certificate` makes a `Certificate` of the point.
 """
 
 from __future__ import annotations
@@ -30,11 +29,8 @@ import numpy as np
 from kernelmosaic._typing import Array, Indices
 from kernelmosaic.gram.linear_algebra import nonzero_rows, rounding
 from kernelmosaic.gram.stack import GramStack
+from kernelmosaic.learning.tuning import SAME_WEIGHTS
 from kernelmosaic.solvers.program import relative_gap
-
-#: Learners stop at this share of the tolerance: the certificate adds bounds of rounding to theirs.
-AIM = 0.96
-
 
 # What learners start from -------------------------------------------------------------------------
 
@@ -43,8 +39,8 @@ AIM = 0.96
 class CombinedKernel:
     """The combined kernel of a stack at the weights last used, of which one matrix is kept.
 
-    Problems on one stack that are solved one after the other may share it; those solved at once
-    each have their own.
+    Problems on one stack may share it if they are solved one after the other. Problems that are
+    solved at the same time need one each.
 
     Parameters
     ----------
@@ -57,7 +53,7 @@ class CombinedKernel:
     _weights: Array | None = field(default=None, init=False, repr=False)
 
     def at(self, weights: Array) -> Any:
-        """Return Σ η_m K_m, made anew only if the weights have changed."""
+        """Return Σ η_m K_m, computed again only if the weights have changed."""
         if self._weights is None or not np.array_equal(self._weights, weights):
             self._K = self.stack.combine(weights, out=self._K)
             self._weights = weights
@@ -66,24 +62,23 @@ class CombinedKernel:
 
 @dataclass(frozen=True)
 class Start:
-    """What a learner starts from; by default from nothing.
+    """Where a learner starts; by default it has neither weights nor coefficients.
 
     Attributes
     ----------
     weights : ndarray of shape (P,) or (classes, P), or None
-        Weights η of a like problem.
+        Weights η of a similar problem.
     beta : ndarray of shape (n,) or (n, outputs), or None
         Its coefficients.
     machine : Machine, Discriminant or None
-        Whose bounds the coefficients meet; None for those of any machine.
+        The machine within whose bounds the coefficients are; None for those of any machine.
     kernel : CombinedKernel or None
         Where the learner combines kernels; None for one of its own.
-    values, slopes : ndarray of shape (n,) and (P,), or None
-        What the kernels make of the coefficients at these weights, Kβ, and ½ βᵀK_mβ; None where
-        that is unknown.
-    like : ndarray of shape (P,) or None
-        ½ βᵀK_mβ of a like problem, by which kernels are left to a certificate that all fits share;
-        None reads all.
+    values, q : ndarray of shape (n,) and (P,), or None
+        Kβ at these weights, and ½ βᵀK_mβ, the negative gradient of J in η; None where unknown.
+    similar_q : ndarray of shape (P,) or None
+        ½ βᵀK_mβ of a fit to similar samples, by which kernels are deferred to a certificate that
+        all fits share; None defers no kernel.
     """
 
     weights: Array | None = None
@@ -91,43 +86,55 @@ class Start:
     machine: Any = None
     kernel: CombinedKernel | None = None
     values: Array | None = None
-    slopes: Array | None = None
-    like: Array | None = None
+    q: Array | None = None
+    similar_q: Array | None = None
 
-    def at(self, weights: Array) -> Start:
-        """Return the same at other weights; those that differ by rounding alone are not others."""
-        own = (
-            np.inf if self.weights is None or self.weights.shape != weights.shape else self.weights
-        )
-        same = np.abs(own - weights).max() <= 1e-12 * np.abs(weights).max()
-        return self if same else replace(self.elsewhere(), weights=weights)
+    def with_weights(self, weights: Array) -> Start:
+        """Return the start at other weights, without the products that depend on the old ones.
+
+        Weights that differ by rounding alone are not replaced, and the products are kept.
+        """
+        if self.weights is not None and self.weights.shape == weights.shape:
+            change = np.abs(self.weights - weights).max()
+            if change <= SAME_WEIGHTS * np.abs(weights).max():
+                return self
+        return replace(self.without_products(), weights=weights)
 
     def take(self, rows: Indices) -> Start:
-        """Return the same for some of the samples."""
-        return self if self.beta is None else replace(self.elsewhere(), beta=self.beta[rows])
+        """Return the start for some of the samples."""
+        if self.beta is None:
+            return self
+        return replace(self.without_products(), beta=self.beta[rows])
 
-    def elsewhere(self) -> Start:
-        """Return the same without what the kernels make of it: for others, or for the same in
-        another precision."""
-        return replace(self, values=None, slopes=None)
+    def without_products(self) -> Start:
+        """Return the start without Kβ and ½ βᵀK_mβ.
 
-    def continued(self, machine: Any) -> Start:
-        """Return the start for a machine: coefficients at a bound are at its bound; other shapes
-        are dropped."""
-        classes = None if self.weights is None or self.weights.ndim == 1 else len(self.weights)
-        same = self.beta is None or self.beta.shape == machine.shape
-        if not same or classes not in (None, *machine.shape[1:]):
+        They do not hold for other kernels, nor for the same kernels in another precision.
+        """
+        return replace(self, values=None, q=None)
+
+    def for_machine(self, machine: Any) -> Start:
+        """Return the start for a machine, within whose bounds the coefficients are.
+
+        Coefficients at a bound of the old machine are at the bound of the new one. A start whose
+        shapes do not fit the machine is dropped, but for the combined kernel.
+        """
+        has_other_shape = self.beta is not None and self.beta.shape != machine.shape
+        if self.weights is not None and self.weights.ndim > 1:
+            n_classes = len(self.weights)
+            has_other_shape = has_other_shape or n_classes not in machine.shape[1:]
+        if has_other_shape:
             return replace(COLD, kernel=self.kernel)
         if self.beta is None or self.machine is None:
             return self
         moved = replace(self, beta=machine.continued(self.beta, self.machine), machine=machine)
-        # Coefficients that no bound holds stay where they are, and so does all that is known of
-        # them.
-        same = np.array_equal(np.asarray(moved.beta), self.beta)
-        return moved if same else moved.elsewhere()
+        # Where no coefficient is moved, the products with them still hold.
+        if np.array_equal(np.asarray(moved.beta), self.beta):
+            return moved
+        return moved.without_products()
 
 
-#: A start from nothing.
+#: A start without weights and coefficients.
 COLD = Start()
 
 
@@ -152,7 +159,7 @@ class Iteration:
 
 @dataclass(frozen=True)
 class Learned:
-    """What a learner returns.
+    """The result of a learner.
 
     Attributes
     ----------
@@ -173,19 +180,20 @@ class Learned:
     lower : float or None
         A lower bound on the optimum, where no β alone proves one.
     start : Start
-        Where the learner of a like problem may start.
-    slopes : ndarray of shape (P,) or None
+        Where the learner of a similar problem may start.
+    q : ndarray of shape (P,) or None
         ½ βᵀK_mβ, where the learner has computed all of them.
     ended_by : str or None
-        What the learner handed over to, and found this; None where it found it itself.
+        Name of the method that the learner handed over to and that found the result; None for the
+        learner itself.
     hindrance : str or None
-        Why what might have closed the gap was not tried, and what to do; None where nothing was
-        left out.
+        Why a method that might have closed the gap was not tried, and what to do; None where none
+        was left out.
     unrounded_gap : float or None
         What `gap` would be if nothing were added to it for rounding; None where that is unknown.
     is_final : bool
-        Whether objective and gap are those that a fit states: of a certificate, or of what none is
-        made for.
+        Whether a fit states this objective and this gap: they are those of a certificate, or no
+        certificate is made.
     """
 
     weights: Array
@@ -196,7 +204,7 @@ class Learned:
     history: list[Iteration] = field(default_factory=list)
     lower: float | None = None
     start: Start = COLD
-    slopes: Array | None = None
+    q: Array | None = None
     ended_by: str | None = None
     hindrance: str | None = None
     unrounded_gap: float | None = None
@@ -219,16 +227,20 @@ class Learned:
         return SignedWeights(entries, machine, learner, self.lower)
 
     def certified(self, entries: Entries, machine: Any, learner: Any) -> Self:
-        """Return the same with the objective and the gap that its weights and its solution
-        prove."""
+        """Return the result with the objective and the gap of its own certificate.
+
+        The parameters are those of `problem`.
+        """
         problem = self.problem(entries, machine, learner)
         return self.with_certificate(problem.certificate(self.weights, self.solution))
 
     def with_certificate(self, certificate: Certificate) -> Self:
-        """Return the same with what a certificate states, in the last line of the history, too."""
-        objective, unrounded_gap = certificate.objective, None
-        if not np.isfinite(objective):  # of a function that has no margin once it is recomputed
+        """Return the result with objective and gap of a certificate, also in its history."""
+        objective = certificate.objective
+        # A function that has no margin once it is recomputed has an infinite objective.
+        if not np.isfinite(objective):
             objective = self.objective
+        unrounded_gap = None
         if certificate.lower_without_rounding is not None:
             unrounded_gap = relative_gap(objective, certificate.lower_without_rounding)
         return replace(
@@ -238,7 +250,7 @@ class Learned:
             objective=objective,
             gap=certificate.gap,
             history=[*self.history[:-1], Iteration(objective, certificate.gap)],
-            slopes=certificate.slopes,
+            q=certificate.q,
             unrounded_gap=unrounded_gap,
             is_final=True,
         )
@@ -262,7 +274,7 @@ class LearnedClasses(Learned):
 
 @dataclass(frozen=True)
 class LearnedRidge(Learned):
-    """What is learned of least squares, whose bounds are β's own."""
+    """The result of a learner of least squares, whose β alone proves both bounds."""
 
     def problem(self, entries: Entries, machine: Any, learner: Any) -> LeastSquaresProblem:
         return LeastSquaresProblem(entries, learner, self.objective, self.gap)
@@ -273,21 +285,21 @@ class LearnedRidge(Learned):
 
 @dataclass(frozen=True)
 class Certificate:
-    """What weights and a solution prove.
+    """The bounds that weights and a solution prove.
 
     Attributes
     ----------
     objective : float
         The primal value.
     upper : float
-        What the primal value does not exceed, whatever rounding has added to it.
+        An upper bound on the primal value, whatever rounding has added to it.
     lower : float
-        What the optimum does not fall below.
+        A lower bound on the optimum.
     gap : float
-        The most that the relative gap of both may be; infinite where they prove nothing.
+        The largest possible relative gap between both; infinite where they prove nothing.
     weights, solution : ndarray, Solution or RidgeSolution
-        What is certified, with Kβ as the entries have it.
-    slopes : ndarray or None
+        What is certified, with Kβ recomputed from the entries.
+    q : ndarray or None
         ½ βᵀK_mβ, output by output; None where the solution has them.
     lower_without_rounding : float or None
         The lower bound with nothing taken off for rounding; None where that is unknown.
@@ -299,13 +311,13 @@ class Certificate:
     gap: float
     weights: Array
     solution: Any
-    slopes: Array | None = None
+    q: Array | None = None
     lower_without_rounding: float | None = None
 
 
 @dataclass(frozen=True)
 class Entries:
-    """The kernels' entries, from which certificates are computed anew.
+    """The kernels' entries, from which certificates recompute all products.
 
     Attributes
     ----------
@@ -328,15 +340,15 @@ class CertifiedProblem(ABC):
 
     @abstractmethod
     def certificate(self, weights: Array, solution: Any) -> Certificate:
-        """Return what weights and a solution prove of the problem's optimum."""
+        """Return the bounds that weights and a solution prove."""
 
 
 @dataclass(frozen=True)
 class KernelWeights(CertifiedProblem):
     """The problem of a machine with one weight per kernel.
 
-    Subclasses replace what other problems differ in: the forms, the regulariser of the weights, and
-    the lower bound.
+    Subclasses replace what differs in other problems: the products with the kernels, the
+    regulariser of the weights, and the lower bound.
 
     Attributes
     ----------
@@ -353,23 +365,22 @@ class KernelWeights(CertifiedProblem):
     learner: Any
 
     def certificate(self, weights: Array, solution: Any) -> Certificate:
-        program, intercept = self.machine.program, solution.intercept
+        program = self.machine.program
+        intercept = solution.intercept
         forms = self.forms(weights, solution)
-        lost = self.lost_outputs(weights, solution, forms)
-        if lost is not None:
+        zero_outputs = self.zero_outputs(weights, solution, forms)
+        if zero_outputs is not None:
             # A function that is zero up to rounding is zero, and does not depend on the weights.
-            beta = np.where(lost, 0.0, solution.beta)
-            values = np.where(lost, 0.0, solution.values)
-            known_weights = np.where(lost[:, np.newaxis], 0.0, weights)
-            return self.certificate(known_weights, replace(solution, beta=beta, values=values))
+            beta = np.where(zero_outputs, 0.0, solution.beta)
+            values = np.where(zero_outputs, 0.0, solution.values)
+            remaining_weights = np.where(zero_outputs[:, np.newaxis], 0.0, weights)
+            return self.certificate(remaining_weights, replace(solution, beta=beta, values=values))
 
-        # The primal value, and what it does not exceed.
         quadratic = self.regulariser(weights) + forms.quadratic
         upper = program.primal_bound(
             quadratic + forms.quadratic_error, forms.values, intercept, forms.values_error
         )
         objective = program.primal_value(quadratic, forms.values, intercept)
-
         lower = self.lower_bound(weights, solution, forms)
         return Certificate(
             objective,
@@ -378,44 +389,46 @@ class KernelWeights(CertifiedProblem):
             certified_gap(objective, upper, lower),
             weights,
             replace(solution, values=forms.values),
-            slopes=forms.q,
+            q=forms.q,
             lower_without_rounding=self.lower_bound_without_rounding(weights, solution, forms),
         )
 
     def forms(self, weights: Array, solution: Any) -> Forms:
-        """Return what the kernels make of the coefficients."""
+        """Return Kβ and ½ βᵀK_mβ with the bounds of their rounding."""
         return exact_forms(self.entries, self.machine, solution, weights)
 
     def regulariser(self, weights: Array) -> float:
-        """Return what the weights themselves cost."""
+        """Return the regulariser of the weights themselves."""
         return 0.0
 
-    def lost_outputs(self, weights: Array, solution: Any, forms: Forms) -> Array | None:
-        """Return which outputs have coefficients and yet are zero up to rounding; None if none
-        is."""
+    def zero_outputs(self, weights: Array, solution: Any, forms: Forms) -> Array | None:
+        """Return a mask of the outputs that are zero up to rounding and yet have coefficients.
+
+        None is returned where there is no such output.
+        """
         return None
 
     def lower_bound(self, weights: Array, solution: Any, forms: Forms) -> float:
-        """Return what the optimum does not fall below, with the forms at their upper ends."""
+        """Return a lower bound on the optimum, with every ½ βᵀK_mβ at its upper end."""
         q = (forms.q + forms.q_error).reshape(len(forms.q), -1).sum(axis=1)
         return float(self.learner.lower_bound(self.machine.linear_bound(solution), q, weights))
 
     def lower_bound_without_rounding(
         self, weights: Array, solution: Any, forms: Forms
     ) -> float | None:
-        """Return the same without what is taken off for rounding; None where that is unknown."""
+        """Return the lower bound with nothing taken off for rounding; None where it is unknown."""
         q = forms.q.reshape(len(forms.q), -1).sum(axis=1)
         return float(self.learner.lower_bound(self.machine.linear_value(solution), q, weights))
 
 
 @dataclass(frozen=True)
 class KnownForms(KernelWeights):
-    """The same where the forms were computed in double precision already.
+    """The problem of a machine where the products were computed in double precision already.
 
     Attributes
     ----------
     computed_forms : Forms
-        What the kernels make of the one solution that is certified.
+        Those of the one solution that is certified.
     """
 
     computed_forms: Forms
@@ -437,7 +450,7 @@ class SignedWeights(KernelWeights):
     search_bound: float
 
     def lower_bound(self, weights: Array, solution: Any, forms: Forms) -> float:
-        # Rounding may lift it above what the machine proves at these weights.
+        # Rounding may lift the bound of the search above what the machine proves at these weights.
         machine_bound = self.machine.linear_bound(solution) - forms.quadratic
         return float(min(self.search_bound, machine_bound) - forms.quadratic_error)
 
@@ -466,16 +479,20 @@ class ClassWeights(KernelWeights):
     def regulariser(self, weights: Array) -> float:
         return 0.5 * float(weights.T.sum())
 
-    def lost_outputs(self, weights: Array, solution: Any, forms: Forms) -> Array | None:
+    def zero_outputs(self, weights: Array, solution: Any, forms: Forms) -> Array | None:
         theta = weights.T
-        lost = np.sum(theta * forms.q, axis=0) <= np.sum(theta * forms.q_error, axis=0)
-        return lost if np.any(solution.beta[:, lost]) else None
+        is_zero: Array = np.sum(theta * forms.q, axis=0) <= np.sum(theta * forms.q_error, axis=0)
+        if not np.any(solution.beta[:, is_zero]):
+            return None
+        return is_zero
 
     def lower_bound(self, weights: Array, solution: Any, forms: Forms) -> float:
-        tau, stack, sizes = self.witness, self.entries.stack, self.entries.sizes
+        tau = self.witness
+        stack = self.entries.stack
         support = nonzero_rows(tau)
         q = _quadratic(stack.exact_products(tau, support), tau[support])
-        q = q + 0.5 * rounding(np.float64, stack.n_samples) * _spread(sizes, tau) ** 2
+        sums = _rounding_sums(self.entries.sizes, tau)
+        q = q + 0.5 * rounding(np.float64, stack.n_samples) * sums**2
         scale = max(1.0, float(np.sqrt(2.0 * q.max(initial=0.0))))
         lower: float = self.machine.program.linear_bound(tau, solution.intercept) / scale
         return lower
@@ -511,42 +528,61 @@ class LeastSquaresProblem(CertifiedProblem):
     search_gap: float
 
     def certificate(self, weights: Array, solution: Any) -> Certificate:
-        sizes, learner = self.entries.sizes, self.learner
-        beta, forms, traces = solution.beta, solution.forms, learner.options.penalties**2
-        size, u = abs(self.objective), rounding(np.float64, len(beta))
-        error = 2.0 * u * float(np.sum(_spread((weights @ sizes)[np.newaxis], beta) ** 2))
-        raised = np.maximum(forms, 0.0) + u * np.sum(_spread(sizes, beta) ** 2, axis=1)
-        raised *= 1.0 + np.where(traces == 1.0, 0.0, u * np.abs(sizes).sum(axis=1) / traces)
-        hidden = learner.lower_bound(0.0, forms, weights) - learner.lower_bound(
-            0.0, raised, weights
+        sizes = self.entries.sizes
+        learner = self.learner
+        beta = solution.beta
+        forms = solution.forms
+        traces = learner.options.penalties**2
+        objective_size = abs(self.objective)
+        u = rounding(np.float64, len(beta))
+
+        # The rounding of the primal value.
+        combined_sizes = (weights @ sizes)[np.newaxis]
+        error = 2.0 * u * float(np.sum(_rounding_sums(combined_sizes, beta) ** 2))
+
+        # The forms at their upper ends, and how much that takes off the lower bound.
+        raised = np.maximum(forms, 0.0) + u * np.sum(_rounding_sums(sizes, beta) ** 2, axis=1)
+        trace_error = u * np.abs(sizes).sum(axis=1) / traces
+        raised *= 1.0 + np.where(traces == 1.0, 0.0, trace_error)
+        bound = learner.lower_bound(0.0, forms, weights)
+        raised_bound = learner.lower_bound(0.0, raised, weights)
+        hidden = bound - raised_bound
+
+        lower = (
+            self.objective * (1.0 - self.search_gap) * objective_size / (objective_size + hidden)
         )
-        lower = self.objective * (1.0 - self.search_gap) * size / (size + hidden)
-        gap = self.search_gap + error / size + 1.0 - size / (size + hidden)
+        gap = (
+            self.search_gap
+            + error / objective_size
+            + 1.0
+            - objective_size / (objective_size + hidden)
+        )
         return Certificate(self.objective, self.objective + error, lower, gap, weights, solution)
 
 
 def certified_gap(objective: float, upper: float, lower: float) -> float:
-    """Return the most that (primal − dual) / max(|primal|, |dual|) may be; infinite where the
-    bounds prove nothing.
+    """Return the largest possible (primal − dual) / max(|primal|, |dual|).
 
-    The primal value is at most `upper`, and no further below `objective` and `upper` than these two
-    are apart; rounding may leave either as the larger one. The dual value is no less than `lower`.
-    Bounds that cross, or that are not finite, prove nothing.
+    It is infinite where the bounds prove nothing, because they cross or are not finite. The primal
+    value is at most `upper`, and no further below `objective` and `upper` than these two are apart;
+    rounding may leave either as the larger one. The dual value is no less than `lower`.
     """
     if not (np.isfinite(upper) and np.isfinite(lower)) or upper < lower:
         return np.inf
     if upper == lower == 0.0:
         return 0.0
     scale = max(abs(lower), min(abs(objective), abs(upper)) - abs(upper - objective))
-    return float((upper - lower) / scale) if scale > 0 else np.inf
+    if not scale > 0:
+        return np.inf
+    return float((upper - lower) / scale)
 
 
-# What kernels make of coefficients ----------------------------------------------------------------
+# Products with the kernels, and the bounds of their rounding --------------------------------------
 
 
 @dataclass(frozen=True)
 class Forms:
-    """What the kernels of a stack make of coefficients β, each number with a bound of its rounding.
+    """Kβ and ½ βᵀK_mβ of coefficients β, each number with a bound of its rounding.
 
     Attributes
     ----------
@@ -567,8 +603,9 @@ class Forms:
 
 
 class SharedProducts:
-    """K_mβ of several β from one pass over the entries in double precision; equal columns are
-    multiplied once.
+    """K_mβ of several β from one pass over the entries in double precision.
+
+    Equal columns are multiplied once.
 
     Parameters
     ----------
@@ -579,99 +616,141 @@ class SharedProducts:
     """
 
     def __init__(self, stack: GramStack, betas: Sequence[Array]) -> None:
-        columns = {one.tobytes(): one for beta in betas for one in np.atleast_2d(beta.T)}
-        self._stack, self._place = stack, {key: k for k, key in enumerate(columns)}
+        columns = {column.tobytes(): column for beta in betas for column in np.atleast_2d(beta.T)}
+        self._stack = stack
+        self._column_numbers = {key: k for k, key in enumerate(columns)}
         self._products = stack.exact_products(
             np.column_stack(list(columns.values())), np.arange(stack.n_samples)
         )
 
     def __call__(self, beta: Array, rows: Indices) -> Array:
         """Return K_mβ at some samples, of shape (P, rows) or (P, rows, outputs)."""
-        at = [self._place[one.tobytes()] for one in np.atleast_2d(beta.T)]
-        return self._products[:, :, at][:, rows].reshape(
-            len(self._products), len(rows), *beta.shape[1:]
-        )
+        numbers = [self._column_numbers[column.tobytes()] for column in np.atleast_2d(beta.T)]
+        products = self._products[:, :, numbers][:, rows]
+        return products.reshape(len(self._products), len(rows), *beta.shape[1:])
 
 
 def exact_forms(entries: Entries, machine: Any, solution: Any, weights: Array) -> Forms:
-    """Return what the kernels make of a solution's β, from entries in double precision.
+    """Return the forms of a solution's β, from entries in double precision.
 
     Where entries are stored in single precision they are computed anew, for the samples that have a
     coefficient and those that may have a loss. For the others the stored entries prove that they
     have none.
+
+    Parameters
+    ----------
+    entries : Entries
+        The kernels' entries.
+    machine : Machine
+        What was trained.
+    solution : Solution
+        Its β is certified.
+    weights : ndarray of shape (P,) or (P, outputs)
+        The weights of all outputs, or of every output.
     """
-    stack, sizes, products_of = entries.stack, entries.sizes, entries.shared_products
-    beta, spread = solution.beta, _spread(sizes, solution.beta)
-    # Every output has its own weights, or all have the same.
-    W = (
-        weights
-        if weights.ndim == beta.ndim
-        else np.repeat(weights[:, np.newaxis], beta.shape[1], axis=1)
-    )
+    stack = entries.stack
+    sizes = entries.sizes
+    beta = solution.beta
+    sums = _rounding_sums(sizes, beta)
+    W = weights
+    if weights.ndim != beta.ndim:
+        W = np.repeat(weights[:, np.newaxis], beta.shape[1], axis=1)
     # Σ_m η_m √D_mi s_m, of shape (n,) or (n, outputs).
-    bound = np.broadcast_to(
-        np.tensordot(np.sqrt(sizes), np.abs(W) * spread, axes=(0, 0)), beta.shape
-    )
-    double = rounding(np.float64, stack.n_samples)
+    scale = np.tensordot(np.sqrt(sizes), np.abs(W) * sums, axes=(0, 0))
+    scale = np.broadcast_to(scale, beta.shape)
+    u_double = rounding(np.float64, stack.n_samples)
+
+    # 1. Which samples' products are computed in double precision.
     if not stack.has_exact:
         rows = np.arange(len(beta))
-        products = stack.products(beta) if products_of is None else products_of(beta, rows)
-        values, error = np.empty(beta.shape), np.empty(beta.shape)
+        values = np.empty(beta.shape)
+        error = np.empty(beta.shape)
     else:
-        rough = rounding(stack.dtype, stack.n_samples) * bound
-        may_lose = machine.program.worst_losses(solution.values, solution.intercept, rough) > 0
-        rows = np.union1d(nonzero_rows(beta), np.flatnonzero(may_lose))
-        products = (products_of or stack.exact_products)(beta, rows)
-        values, error = solution.values.copy(), rough.copy()
-    values[rows], error[rows] = np.einsum("m...,mi...->i...", W, products), double * bound[rows]
+        stored_error = rounding(stack.dtype, stack.n_samples) * scale
+        losses = machine.program.worst_losses(solution.values, solution.intercept, stored_error)
+        rows = np.union1d(nonzero_rows(beta), np.flatnonzero(losses > 0))
+        values = solution.values.copy()
+        error = stored_error.copy()
+
+    # 2. The products of these samples.
+    if entries.shared_products is not None:
+        products = entries.shared_products(beta, rows)
+    elif stack.has_exact:
+        products = stack.exact_products(beta, rows)
+    else:
+        products = stack.products(beta)
+
+    # 3. Values and forms, with the bounds of their rounding.
+    values[rows] = np.einsum("m...,mi...->i...", W, products)
+    error[rows] = u_double * scale[rows]
     q = _quadratic(products, beta[rows])
-    with np.errstate(
-        over="ignore", invalid="ignore"
-    ):  # infinite rounding proves nothing, and the gap is infinite
-        q_error = 0.5 * double * spread**2
-        return Forms(
-            values, error, q, q_error, float(np.sum(W * q)), float(np.sum(np.abs(W) * q_error))
-        )
+    # Infinite rounding proves nothing, and the gap is infinite.
+    with np.errstate(over="ignore", invalid="ignore"):
+        q_error = 0.5 * u_double * sums**2
+        quadratic = float(np.sum(W * q))
+        quadratic_error = float(np.sum(np.abs(W) * q_error))
+    return Forms(values, error, q, q_error, quadratic, quadratic_error)
 
 
 def known_forms(sizes: Array, beta: Array, weights: Array, values: Array, q: Array) -> Forms:
-    """Return the same where Σ_m η_m K_m β and ½ βᵀK_mβ, output by output, were formed in double
-    precision elsewhere."""
-    q_error = 0.5 * rounding(np.float64, len(beta)) * _spread(sizes, beta) ** 2
-    error = values_rounding(sizes, beta, weights)
-    return Forms(
-        values,
-        error,
-        q,
-        q_error,
-        float((weights @ q).sum()),
-        float((np.abs(weights) @ q_error).sum()),
-    )
+    """Return the forms of β from Kβ and ½ βᵀK_mβ that were computed in double precision elsewhere.
+
+    Parameters
+    ----------
+    sizes : ndarray of shape (P, n)
+        As in `Entries`.
+    beta : ndarray of shape (n,) or (n, outputs)
+        Coefficients.
+    weights : ndarray of shape (P,)
+        The weights of all outputs.
+    values : ndarray like β
+        Σ_m η_m K_m β.
+    q : ndarray of shape (P,) or (P, outputs)
+        ½ βᵀK_mβ, output by output.
+    """
+    q_error = 0.5 * rounding(np.float64, len(beta)) * _rounding_sums(sizes, beta) ** 2
+    values_error = values_rounding(sizes, beta, weights)
+    quadratic = float((weights @ q).sum())
+    quadratic_error = float((np.abs(weights) @ q_error).sum())
+    return Forms(values, values_error, q, q_error, quadratic, quadratic_error)
 
 
 def values_rounding(sizes: Array, beta: Array, weights: Array) -> Array:
-    """Return by how much rounding in double precision may move Σ_m η_m K_m β, which is shaped as
-    β."""
-    each = np.tensordot(np.sqrt(np.abs(sizes)).T * np.abs(weights), _spread(sizes, beta), axes=1)
-    return np.asarray(rounding(np.float64, len(beta)) * np.broadcast_to(each, beta.shape))
+    """Return a bound of the rounding of Σ_m η_m K_m β in double precision, shaped like β."""
+    scale = np.tensordot(
+        np.sqrt(np.abs(sizes)).T * np.abs(weights), _rounding_sums(sizes, beta), axes=1
+    )
+    return np.asarray(rounding(np.float64, len(beta)) * np.broadcast_to(scale, beta.shape))
 
 
 def gated_forms(entries: Entries, beta: Array, gates: Array) -> Forms:
-    """Return the same for the one kernel Σ_m g_m g_mᵀ ∘ K_m of gates g."""
+    """Return the forms of β for the one kernel Σ_m g_m g_mᵀ ∘ K_m of gates g.
+
+    Parameters
+    ----------
+    entries : Entries
+        The kernels' entries.
+    beta : ndarray of shape (n,) or (n, outputs)
+        Coefficients.
+    gates : ndarray of shape (n, P)
+        The gates g_m of the training samples.
+    """
     sizes = np.broadcast_to(entries.sizes, gates.T.shape)
-    combined = np.einsum("im,mi->i", gates**2, sizes)[np.newaxis]
+    combined_sizes = np.einsum("im,mi->i", gates**2, sizes)[np.newaxis]
     values = entries.stack.exact_gated_products(beta, gates)
-    return known_forms(combined, beta, np.ones(1), values, _quadratic(values[np.newaxis], beta))
+    q = _quadratic(values[np.newaxis], beta)
+    return known_forms(combined_sizes, beta, np.ones(1), values, q)
 
 
-def _spread(sizes: Array, beta: Array) -> Array:
-    """Return s_m = Σ_j √|D_mj| |β_j|, of shape (P,) or (P, outputs); rounding may make a diagonal
-    negative."""
-    return np.asarray(
-        np.sqrt(np.abs(np.broadcast_to(sizes, (len(sizes), len(beta))))) @ np.abs(beta)
-    )
+def _rounding_sums(sizes: Array, beta: Array) -> Array:
+    """Return s_m = Σ_j √|D_mj| |β_j|, of shape (P,) or (P, outputs).
+
+    Rounding may make a diagonal negative.
+    """
+    sizes = np.broadcast_to(sizes, (len(sizes), len(beta)))
+    return np.asarray(np.sqrt(np.abs(sizes)) @ np.abs(beta))
 
 
 def _quadratic(products: Array, beta: Array) -> Array:
-    """Return ½ βᵀK_mβ, which rounding may make negative, output by output."""
+    """Return ½ βᵀK_mβ, output by output; values that rounding makes negative are zero."""
     return np.asarray(np.maximum(0.5 * np.einsum("mi...,i...->m...", products, beta), 0.0))

@@ -1,4 +1,4 @@
-"""From an estimator's parameters to a learner, with everything checked and named."""
+"""Learners made from the parameters of an estimator, which are checked here."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from kernelmosaic.learning.norms import BesideFixed, Weights, make_norm, make_pe
 from kernelmosaic.learning.problem import Learner, LearnerOptions
 from kernelmosaic.learning.simplex import SILP, ReducedGradient
 
-#: Learners of one weight per kernel, by the name that an estimator's `solver` gives them. A family
+#: Learners of one weight per kernel, by the names of an estimator's parameter `solver`. A family
 #: with other learners has a table of its own, which its estimator hands over in
 #: `Parameters.solvers`.
 SOLVERS: dict[str, type[Learner]] = {
@@ -35,7 +35,9 @@ SOLVERS: dict[str, type[Learner]] = {
 
 @dataclass(frozen=True)
 class Parameters:
-    """How an estimator's weights are learned; the attributes are its parameters of these names.
+    """How the weights of an estimator are learned.
+
+    The attributes are its parameters of these names, but for those listed.
 
     Attributes
     ----------
@@ -44,7 +46,7 @@ class Parameters:
     learns_C : bool
         Whether C is learned with the weights.
     fixed : ndarray of shape (P,) or None
-        Weights that kernels keep whatever the others have; NaN for the others.
+        Fixed weights of some kernels, whatever the others have; NaN for the others.
     """
 
     tol: float = 1e-3
@@ -72,7 +74,7 @@ def make_learner(
     Parameters
     ----------
     parameters : Parameters
-        What is asked for.
+        Those of the estimator.
     stack : GramStack
         The kernels: their number, and for eigenvalue penalties their spectra.
     machines : sequence of Machine
@@ -81,41 +83,57 @@ def make_learner(
     penalties : ndarray of shape (P,), optional
         Those that follow from the kernels; by default the ones that the parameters name.
     """
-    norm, learner = make_norm(parameters.norm), solver_class(parameters)
+    # 1. Check the parameters of all learners.
+    norm = make_norm(parameters.norm)
+    learner_class = solver_class(parameters)
     max_iter = check_count("max_iter", parameters.max_iter)
+
+    # 2. Weights that are given need no other learner.
     if parameters.weights is not None:
-        if not isinstance(parameters.penalties, str):
-            make_penalties(parameters.penalties, parameters.penalty_power, stack)
-        if parameters.fixed is None:
-            return FixedWeights(given_weights(parameters.weights, stack.n_kernels), parameters.tol)
-        if not isinstance(parameters.weights, str) or parameters.weights != "uniform":
-            raise ValueError(
-                "fixed_weights needs weights=None (the others are learned) or weights='uniform'"
-                f" (the others are equal), not weights={parameters.weights!r}."
-            )
-        free = np.isnan(parameters.fixed)
-        return FixedWeights(np.where(free, 1.0 / free.sum(), parameters.fixed), parameters.tol)
+        return _learner_of_given_weights(parameters, stack)
+
+    # 3. Check that the solver supports the norm and the machines.
     if parameters.fixed is not None:
         norm = BesideFixed(norm, parameters.fixed)
-    learner.require(parameters.solver, norm)
+    learner_class.require(parameters.solver, norm)
     for machine in machines:
-        learner.require(parameters.solver, machine=machine)
+        learner_class.require(parameters.solver, machine=machine)
+
+    # 4. Make its options, and the learner.
     if penalties is None:
         penalties = make_penalties(parameters.penalties, parameters.penalty_power, stack)
     options = LearnerOptions(norm, penalties, parameters.tol, max_iter, bool(parameters.verbose))
     if parameters.fixed is not None:
-        # Weights that are kept are no part of a norm, and the norm reads all kernels by their
-        # places.
-        options = replace(
-            options, penalties=np.where(np.isnan(parameters.fixed), penalties, 1.0), near=0.0
-        )
-    if learner is EasyMKL:
+        # Fixed weights are no part of the norm, so they have no penalties. The norm tells kernels
+        # apart by their positions, so the gradients of all of them are always computed.
+        penalties = np.where(np.isnan(parameters.fixed), penalties, 1.0)
+        options = replace(options, penalties=penalties, entering_fraction=0.0)
+    if learner_class is EasyMKL:
         return EasyMKL(options, _read_lambda(parameters.easymkl_lambda))
-    return learner(options)
+    return learner_class(options)
+
+
+def _learner_of_given_weights(parameters: Parameters, stack: GramStack) -> FixedWeights:
+    """Return the learner that keeps the parameter `weights`, beside fixed weights if there are any.
+
+    Penalties are checked although they have no effect.
+    """
+    if not isinstance(parameters.penalties, str):
+        make_penalties(parameters.penalties, parameters.penalty_power, stack)
+    if parameters.fixed is None:
+        return FixedWeights(given_weights(parameters.weights, stack.n_kernels), parameters.tol)
+    if not isinstance(parameters.weights, str) or parameters.weights != "uniform":
+        raise ValueError(
+            "fixed_weights needs weights=None (the others are learned) or weights='uniform'"
+            f" (the others are equal), not weights={parameters.weights!r}."
+        )
+    is_free = np.isnan(parameters.fixed)
+    weights = np.where(is_free, 1.0 / is_free.sum(), parameters.fixed)
+    return FixedWeights(weights, parameters.tol)
 
 
 def _read_lambda(value: Any) -> float:
-    """Return the λ of EasyMKL, or raise."""
+    """Return the λ of EasyMKL, or raise a ValueError."""
     is_number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
     if not is_number or not 0 < value <= 1:
         raise ValueError(
@@ -126,7 +144,7 @@ def _read_lambda(value: Any) -> float:
 
 
 def solver_class(parameters: Parameters) -> type[Learner]:
-    """Return the class of a solver's name, or raise naming the known ones."""
+    """Return the learner that the parameter `solver` names, or raise an error with the names."""
     name = check_choice("solver", parameters.solver, parameters.solvers)
     if parameters.learns_C:
         if name != "newton":

@@ -22,6 +22,7 @@ from kernelmosaic.learning.certificate import (
 from kernelmosaic.learning.newton import Newton
 from kernelmosaic.learning.norms import WeightNorm
 from kernelmosaic.learning.problem import Learner, LearnerOptions
+from kernelmosaic.learning.tuning import GROWING_C, IDENTITY_FRACTION, LEAST_MARGIN
 from kernelmosaic.machines.base import SVC, Machine
 from kernelmosaic.solvers.program import Program, Vector, certify
 from kernelmosaic.solvers.search import Search
@@ -35,30 +36,34 @@ class HardMargin(Machine):
     Parameters
     ----------
     soft : Program
-        The program of the machine with slack; its labels, and which samples count.
+        The program of the machine with slack. Its labels and its samples of weight zero are kept.
     """
 
     has_labels = True
-    # Without slack it is the few samples nearest to the others' side that count.
+    # Without slack only the few samples nearest to the other class count, which a subsample lacks.
     can_be_subsampled = False
 
     def __init__(self, soft: Program) -> None:
-        lower, upper = np.where(soft.lower < 0, -np.inf, 0.0), np.where(soft.upper > 0, np.inf, 0.0)
-        self.program = MarginProgram(
-            soft.target, lower, upper, np.zeros(soft.n_samples), total=soft.total
-        )
+        lower = np.where(soft.lower < 0, -np.inf, 0.0)
+        upper = np.where(soft.upper > 0, np.inf, 0.0)
+        no_ridge = np.zeros(soft.n_samples)
+        self.program = MarginProgram(soft.target, lower, upper, no_ridge, total=soft.total)
 
 
 @dataclass(frozen=True)
 class MarginProgram(Program):
-    """The dual of a machine without slack, whose primal values come from scaling functions up to
-    the margin."""
+    """The dual of a machine without slack.
+
+    Its primal values are those of functions that are divided by their smallest margin.
+    """
 
     has_losses = False
 
     def primal_value(self, quadratic: float, values: Vector, intercept: float) -> float:
-        """Return ½‖w‖² after dividing the function by its smallest margin; infinite if that is not
-        positive."""
+        """Return ½‖w‖² after dividing the function by its smallest margin.
+
+        It is infinite if that margin is not positive.
+        """
         return self.primal_bound(quadratic, values, intercept, np.zeros(self.n_samples))
 
     def worst_losses(self, values: Vector, intercept: float, error: Vector) -> Vector:
@@ -68,25 +73,28 @@ class MarginProgram(Program):
     def primal_bound(
         self, quadratic: float, values: Vector, intercept: float, error: Vector
     ) -> float:
-        """Return a number that ½‖w‖² of the function at margin one does not exceed, for Kβ up to
-        `error`."""
+        """Return an upper bound on ½‖w‖² of the function at margin one, for Kβ up to `error`."""
         margin = float(np.min(self.target * (values + intercept) - error))
-        return quadratic / margin**2 if margin > 0 else np.inf
+        if not margin > 0:
+            return np.inf
+        return quadratic / margin**2
 
     def best_intercept(self, values: Vector, near: float | None = None) -> float:
-        """Return the intercept with the largest smallest margin: halfway between the classes."""
-        above, below = values[self.target > 0], values[self.target < 0]
-        if self.total is None or not (
-            len(above) and len(below)
-        ):  # a working set may have samples of one class only
+        """Return the intercept of the largest smallest margin: halfway between the classes.
+
+        It is zero for machines without a constant, and for a working set that has samples of one
+        class only.
+        """
+        positive = values[self.target > 0]
+        negative = values[self.target < 0]
+        if self.total is None or len(positive) == 0 or len(negative) == 0:
             return 0.0
-        return -0.5 * float(above.min() + below.max())
+        return -0.5 * float(positive.min() + negative.max())
 
     def feasible(self, beta: Vector) -> Vector:
-        """Return the point of the feasible set nearest to beta."""
-        return Program(self.target, self.lower, self.upper, self.ridge, total=self.total).feasible(
-            beta
-        )
+        """Return the point of the feasible set nearest to β."""
+        box = Program(self.target, self.lower, self.upper, self.ridge, total=self.total)
+        return box.feasible(beta)
 
 
 # C = ∞ --------------------------------------------------------------------------------------------
@@ -132,7 +140,7 @@ def learn_hard_margin(
 
 
 class HardMarginSearch(Search):
-    """Machines with slack of larger and larger C, each made one without slack and certified.
+    """Machines with slack of larger and larger C, each certified as a machine without slack.
 
     The parameters are those of `learn_hard_margin`.
 
@@ -144,18 +152,15 @@ class HardMarginSearch(Search):
         How often machines were solved.
     """
 
-    #: The values of C, for a kernel of mean diagonal one.
-    values_of_C = (1e3, 1e5, 1e7, 1e9, 1e11)
-    #: Near the optimum the margin is one; what is left of a sample that both classes have is
-    #: rounding.
-    least_margin = 0.1
-
     def __init__(
         self, learner: Learner, entries: Entries, y: Array, diagonal: float, tol: float
     ) -> None:
-        self.learner, self.entries, self.y, self.tol = learner, entries, y, tol
+        self.learner = learner
+        self.entries = entries
+        self.y = y
+        self.tol = tol
         self.start = Start(kernel=CombinedKernel(entries.stack))
-        self.machines_left = [SVC(y, C / diagonal) for C in reversed(self.values_of_C)]
+        self.machines_left = [SVC(y, C / diagonal) for C in reversed(GROWING_C)]
         self.best: Learned | None = None
         self.n_solves = 0
 
@@ -163,25 +168,30 @@ class HardMarginSearch(Search):
         return len(self.machines_left) > 0
 
     def step(self) -> bool:
-        """Learn with the next C; False where the gap is met, or rounding hides what a larger C may
-        gain."""
-        machine, y = self.machines_left.pop(), self.y
+        """Learn with the next C; False where the gap is met or rounding hides more progress."""
+        machine = self.machines_left.pop()
         learned = self.learner.learn(self.entries.stack, machine, self.start)
         self.n_solves += learned.n_solves
+
+        # 1. If the function separates the classes, certify it as one without slack.
         values = learned.solution.values
-        low, high = float(values[y > 0].min()), float(values[y < 0].max())
-        if 0.5 * (low - high) > self.least_margin:
-            solution = replace(learned.solution, intercept=-0.5 * (low + high))
-            separating = replace(learned, solution=solution)
-            self._consider(
-                separating.certified(self.entries, HardMargin(machine.program), self.learner)
-            )
+        lowest_positive = float(values[self.y > 0].min())
+        highest_negative = float(values[self.y < 0].max())
+        if 0.5 * (lowest_positive - highest_negative) > LEAST_MARGIN:
+            intercept = -0.5 * (lowest_positive + highest_negative)
+            separating = replace(learned, solution=replace(learned.solution, intercept=intercept))
+            hard_machine = HardMargin(machine.program)
+            self._consider(separating.certified(self.entries, hard_machine, self.learner))
+
+        # 2. Whether a larger C may improve the best.
         if self.best is None:
             return True
+        if self.best.gap <= self.tol:
+            return False
         # The margin of the optimum is one, and rounding grows with the coefficients, as these do
         # with C.
         rounding = values_rounding(self.entries.sizes, learned.solution.beta, learned.weights)
-        return not (self.best.gap <= self.tol or rounding.min() > 1)
+        return not rounding.min() > 1
 
     def _consider(self, certified: Learned) -> None:
         if self.best is None or certified.gap < self.best.gap:
@@ -200,32 +210,33 @@ class LearnedWithC(Learned):
     C : float
         As a factor of the machine's own: with it and these weights the machine has this solution.
     joint : Learned
-        The same with the identity as the last kernel, which is what was learned.
+        The result of the joint problem, in which the identity is the last kernel.
     """
 
     C: float
     joint: Learned
 
     def certified(self, entries: Entries, machine: Any, learner: Any) -> Self:
-        """Return the same with what is certified of the problem with the identity."""
-        joined = WithIdentity(entries.stack, identity(machine.program))
-        sizes = np.vstack([entries.sizes + joined.floor * joined.diagonal, joined.diagonal])
-        joint_learner = Newton(learner.joint_options())
+        """Return the result with the certificate of the joint problem."""
+        joint_stack = WithIdentity(entries.stack, identity_diagonal(machine.program))
+        diagonal = joint_stack.diagonal
+        sizes = np.vstack([entries.sizes + joint_stack.floor * diagonal, diagonal])
         joint = self.joint.certified(
-            Entries(joined, sizes), HardMargin(machine.program), joint_learner
+            Entries(joint_stack, sizes),
+            HardMargin(machine.program),
+            Newton(learner.joint_options()),
         )
-        softened: Self = learner.soften(joint, joined, machine.program)
+        softened: Self = learner.soften(joint, joint_stack, machine.program)
         return softened
 
 
 class LearnedC(Learner):
-    """Minimise over η ≥ 0, Σ d_m² η_m + η_0 = 1 the value of the hard-margin machine on Σ η_m K_m +
-    η_0 I.
+    """Minimise the value of the hard-margin machine on Σ η_m K_m + η_0 I over the weights.
 
-    The identity is the kernel of a 2-norm slack: with weights rescaled to obey Σ d_m² η_m = 1 the
-    same function is that of the machine with C = (1 − η_0) / η_0. The identity counts as a kernel
-    of mean diagonal one and penalty one, as all do that are normalised. `objective` is the value of
-    the joint problem, in which C is not given.
+    The weights are η ≥ 0 with Σ d_m² η_m + η_0 = 1. The identity is the kernel of a 2-norm slack:
+    with weights rescaled to obey Σ d_m² η_m = 1 the same function is that of the machine with C =
+    (1 − η_0) / η_0. The identity counts as a kernel of mean diagonal one and penalty one, as all do
+    that are normalised. `objective` is the value of the joint problem, in which C is not given.
 
     References
     ----------
@@ -244,98 +255,113 @@ class LearnedC(Learner):
             )
 
     def _learn(self, stack: GramStack, machine: Machine, start: Start) -> LearnedWithC:
-        """Learn for a machine with 2-norm slack, whatever its C; of the start it takes the
-        coefficients."""
-        joined = WithIdentity(stack, identity(machine.program))
-        found = Newton(self.joint_options())._learn(
-            joined, HardMargin(machine.program), Start(beta=start.beta)
+        """Return the result for a machine with 2-norm slack, whatever its C.
+
+        Of the start only the coefficients are used.
+        """
+        joint_stack = WithIdentity(stack, identity_diagonal(machine.program))
+        joint = Newton(self.joint_options())._learn(
+            joint_stack, HardMargin(machine.program), Start(beta=start.beta)
         )
-        if not np.isfinite(found.objective):
+        if not np.isfinite(joint.objective):
             raise ValueError(
                 "C='learn': rounding hides the margin, since the kernels are on another scale than"
                 " the slack's unit matrix; use normalize='trace', which puts kernels on one scale,"
                 " or give C as a number."
             )
-        return self.soften(found, joined, machine.program)
+        return self.soften(joint, joint_stack, machine.program)
 
     def joint_options(self) -> LearnerOptions:
-        """Return the options of the problem with the identity as its last kernel."""
+        """Return the options of the joint problem, with the identity as its last kernel."""
         return replace(self.options, penalties=np.append(self.options.penalties, 1.0))
 
-    def soften(self, found: Learned, joined: WithIdentity, soft: Program) -> LearnedWithC:
-        """Return the same function as that of a machine with slack whose weights obey the norm's
-        rule."""
-        kept = float(self.options.penalties**2 @ found.weights[:-1])
-        if not kept > 0:
+    def soften(self, joint: Learned, joint_stack: WithIdentity, soft: Program) -> LearnedWithC:
+        """Return the function of a joint result as that of a machine with slack.
+
+        Its weights obey the norm's rule, Σ d_m² η_m = 1.
+
+        Parameters
+        ----------
+        joint : Learned
+            The result of the joint problem.
+        joint_stack : WithIdentity
+            The kernels of the joint problem.
+        soft : Program
+            The program of the machine with slack, whatever its C.
+        """
+        kernel_weights = joint.weights[:-1]
+        scale = float(self.options.penalties**2 @ kernel_weights)
+        if not scale > 0:
             raise ValueError(
                 "C='learn' gave all weight to the slack: no kernel separates the classes; give C as"
                 " a number."
             )
-        share, beta = joined.share(found.weights), found.solution.beta
+        identity_weight = joint_stack.identity_weight(joint.weights)
+        beta = joint.solution.beta
         # Dividing the weights and multiplying β by the same number leaves the function as it is.
-        program = replace(soft, ridge=joined.diagonal * share / kept)
-        values = found.solution.values - share * joined.diagonal * beta
-        solution = certify(program, kept * beta, values, found.solution.n_iter)
-        weights, C = found.weights[:-1] / kept, kept * float(soft.ridge.mean()) / share
+        program = replace(soft, ridge=joint_stack.diagonal * identity_weight / scale)
+        values = joint.solution.values - identity_weight * joint_stack.diagonal * beta
         return LearnedWithC(
-            weights,
-            solution,
-            found.objective,
-            found.gap,
-            found.n_solves,
-            found.history,
-            is_final=found.is_final,
-            C=C,
-            joint=found,
+            kernel_weights / scale,
+            certify(program, scale * beta, values, joint.solution.n_iter),
+            joint.objective,
+            joint.gap,
+            joint.n_solves,
+            joint.history,
+            is_final=joint.is_final,
+            C=scale * float(soft.ridge.mean()) / identity_weight,
+            joint=joint,
         )
 
 
-def identity(soft: Program) -> Vector:
-    """Return the diagonal of the kernel of a 2-norm slack, mean one: ones, or the inverse of the
-    samples' weights."""
-    if not np.all(soft.ridge > 0) or np.any(
-        np.isfinite(np.where(soft.target > 0, soft.upper, soft.lower))
-    ):
+def identity_diagonal(soft: Program) -> Vector:
+    """Return the diagonal of the kernel of a 2-norm slack, of shape (n,) and mean one.
+
+    It is constant, or proportional to the inverse of the samples' weights.
+    """
+    slack_bounds = np.where(soft.target > 0, soft.upper, soft.lower)
+    if not np.all(soft.ridge > 0) or np.any(np.isfinite(slack_bounds)):
         raise ValueError("C='learn' needs slack=2: only the 2-norm slack is a kernel of its own.")
     return np.asarray(soft.ridge / soft.ridge.mean())
 
 
 class WithIdentity(GramStack):
-    """A stack with a diagonal matrix as its last kernel, a trace of which every other kernel
-    carries too.
+    """A stack with a diagonal matrix D as its last kernel.
+
+    Every other kernel K_m carries a trace of it: the stack has K_m + `floor` D.
 
     Parameters
     ----------
     stack : GramStack
         The kernels.
     diagonal : ndarray of shape (n,)
-        The last kernel's; mean one.
+        That of D; mean one.
 
     Attributes
     ----------
     floor : float
-        Share of the diagonal that every kernel carries, so that even without a weight on it a
-        machine has a solution.
+        Fraction of D that every kernel carries, so that the machine has a solution even if D has no
+        weight.
     """
 
-    floor: float = 1e-6
+    floor: float = IDENTITY_FRACTION
 
     def __init__(self, stack: GramStack, diagonal: Vector) -> None:
         self.stack = stack
         self.diagonal = diagonal
         self.n_samples = stack.n_samples
         self.n_kernels = stack.n_kernels + 1
-        self.dtype, self.has_exact = stack.dtype, stack.has_exact
+        self.dtype = stack.dtype
+        self.has_exact = stack.has_exact
 
-    def share(self, weights: AnyArray) -> float:
-        """Return the weight of the diagonal matrix, with what the other kernels carry of it."""
+    def identity_weight(self, weights: AnyArray) -> float:
+        """Return the weight of D, with the fractions of it that the other kernels carry."""
         return float(weights[-1] + self.floor * weights[:-1].sum())
 
     def exact_products(self, beta: AnyArray, rows: Indices) -> Array:
-        identity = (self.diagonal * beta)[rows]
-        return np.concatenate(
-            [self.stack.exact_products(beta, rows) + self.floor * identity, identity[np.newaxis]]
-        )
+        D_beta = (self.diagonal * beta)[rows]
+        products = self.stack.exact_products(beta, rows) + self.floor * D_beta
+        return np.concatenate([products, D_beta[np.newaxis]])
 
     def row_strips(self, n_columns: int) -> Iterator[slice]:
         return self.stack.row_strips(n_columns)
@@ -344,17 +370,19 @@ class WithIdentity(GramStack):
         self, kernels: Sequence[int] | AnyArray, rows: Rows, columns: Rows
     ) -> Iterator[tuple[int, Block]]:
         numbers = np.arange(self.n_samples)
-        equal = numbers[rows][:, np.newaxis] == numbers[columns]
-        identity = np.where(equal, self.diagonal[rows][:, np.newaxis], 0.0).astype(self.dtype)
+        is_same_sample = numbers[rows][:, np.newaxis] == numbers[columns]
+        D_block = np.where(is_same_sample, self.diagonal[rows][:, np.newaxis], 0.0)
+        D_block = D_block.astype(self.dtype)
         last = self.n_kernels - 1
-        for m, block in self.stack.blocks([int(m) for m in kernels if m != last], rows, columns):
-            yield m, block + self.dtype.type(self.floor) * identity
+        inner_kernels = [int(m) for m in kernels if m != last]
+        for m, block in self.stack.blocks(inner_kernels, rows, columns):
+            yield m, block + self.dtype.type(self.floor) * D_block
         if last in np.asarray(kernels):
-            yield last, identity
+            yield last, D_block
 
     def combine(self, weights: AnyArray, out: ArrayOrTensor = None) -> ArrayOrTensor:
         K = self.stack.combine(weights[:-1], out)
-        return K.add_diagonal(self.share(weights) * self.diagonal)
+        return K.add_diagonal(self.identity_weight(weights) * self.diagonal)
 
     def products(
         self,
@@ -363,8 +391,13 @@ class WithIdentity(GramStack):
         kernels: Sequence[int] | AnyArray | None = None,
     ) -> Array:
         last = self.n_kernels - 1
-        asked = None if kernels is None else [int(m) for m in kernels if m != last]
-        scaled = beta * (self.diagonal if beta.ndim == 1 else self.diagonal[:, np.newaxis])
-        identity = (scaled if rows is None else scaled[rows]).astype(np.float64)
-        inner = self.stack.products(beta, rows, asked)
-        return np.concatenate([inner + self.floor * identity, identity[np.newaxis]])
+        inner_kernels = None
+        if kernels is not None:
+            inner_kernels = [int(m) for m in kernels if m != last]
+        diagonal = self.diagonal if beta.ndim == 1 else self.diagonal[:, np.newaxis]
+        D_beta = beta * diagonal
+        if rows is not None:
+            D_beta = D_beta[rows]
+        D_beta = D_beta.astype(np.float64)
+        inner_products = self.stack.products(beta, rows, inner_kernels)
+        return np.concatenate([inner_products + self.floor * D_beta, D_beta[np.newaxis]])

@@ -1,5 +1,4 @@
-"""Weights and machine at once by interior points: what Newton steps hand over to where the value
-has a kink."""
+"""Interior points over weights and machine at once, which searches hand over to at a kink."""
 
 from __future__ import annotations
 
@@ -15,6 +14,7 @@ from kernelmosaic.gram.stack import GramStack, MatrixStack
 from kernelmosaic.learning.certificate import Iteration
 from kernelmosaic.learning.norms import BesideFixed, Weights
 from kernelmosaic.learning.problem import BoundTracker, Evaluation, MachineProblem, WeightProblem
+from kernelmosaic.learning.tuning import FEW_KERNELS, PIVOT_ROUNDINGS
 from kernelmosaic.solvers.factored import has_interior
 from kernelmosaic.solvers.program import Program
 from kernelmosaic.solvers.weight_path import (
@@ -25,18 +25,14 @@ from kernelmosaic.solvers.weight_path import (
     WeightPathEnd,
 )
 
-#: Newton steps on the weights of fewer kernels take less time than interior points, also where
-#: these are of rank one.
-FEW_KERNELS = 8
-
 
 class InteriorPoints:
-    """What a search may hand its problem over to.
+    """The interior points of a problem, which a search may hand over to.
 
     Parameters
     ----------
     problem : MachineProblem
-        One that `successor_of` serves.
+        One that `successor_of` accepts.
     """
 
     def __init__(self, problem: MachineProblem) -> None:
@@ -52,108 +48,115 @@ class InteriorPoints:
         """The kernels in factors if all of them have few features; else None."""
         if self.rank_one_factors is not None:
             return self.rank_one_factors
-        stack, options = self.problem.stack, self.problem.options
-        # Features that are stored need not be looked for.
-        most = stack.n_samples if isinstance(stack, FeatureStack) else options.most_rank
-        return factors_of(stack, most, options.samples_per_feature)
+        stack = self.problem.stack
+        options = self.problem.options
+        max_rank = options.max_rank
+        if isinstance(stack, FeatureStack):
+            # Features that are stored need not be looked for.
+            max_rank = stack.n_samples
+        return factors_of(stack, max_rank, options.samples_per_feature)
 
     @property
     def is_last_resort(self) -> bool:
-        """Whether a step takes so long that other ways are tried to the end first."""
-        return (
-            self.problem.stack.n_samples > self.problem.options.most_free and self.factors is None
-        )
+        """Whether a step takes so long that all other ways are tried first."""
+        n = self.problem.stack.n_samples
+        return n > self.problem.options.max_free_samples and self.factors is None
 
     @property
     def comes_first(self) -> bool:
         """Whether Newton steps take longer from the first: many kernels, all of rank one."""
-        is_faster = (
-            self.problem.stack.n_kernels >= FEW_KERNELS and self.rank_one_factors is not None
-        )
-        return is_faster and self.is_possible
+        if self.problem.stack.n_kernels < FEW_KERNELS or self.rank_one_factors is None:
+            return False
+        return self.is_possible
 
     @property
     def is_possible(self) -> bool:
-        """Whether the memory has room for a step: for features, or for the combined kernel of not
-        too many samples."""
-        stack, options = self.problem.stack, self.problem.options
+        """Whether the memory has room for a step.
+
+        A step needs all features, or the combined kernel of not too many samples.
+        """
+        stack = self.problem.stack
+        options = self.problem.options
         n = stack.n_samples
-        if n <= options.most_free:
+        if n <= options.max_free_samples:
             return self.rank_one_factors is not None or has_room_for_sum(stack)
         if self.factors is not None:
-            return (
-                options.path_arrays * 8 * n * sum(map(len, self.factors.features))
-                <= default_budget()
-            )
+            n_features = sum(map(len, self.factors.features))
+            return options.path_arrays * 8 * n * n_features <= default_budget()
         has_room = has_room_for_sum(stack) and options.path_arrays * 8 * n**2 <= default_budget()
-        return has_room and n <= options.most_path_samples
+        return has_room and n <= options.max_path_samples
 
     @property
     def hindrance(self) -> str:
-        """What keeps a step from being taken, and what to do."""
-        stack, options = self.problem.stack, self.problem.options
-        n, rank = (
-            stack.n_samples,
-            stack.n_samples // (options.samples_per_feature * stack.n_kernels),
-        )
-        remedy = (
-            f"use approximation='nystroem' with rank={rank} or less, "
-            if rank
-            else "use fewer kernels, "
-        )
+        """Why a step is not possible, and what to do."""
+        stack = self.problem.stack
+        options = self.problem.options
+        n = stack.n_samples
+        rank = n // (options.samples_per_feature * stack.n_kernels)
+        remedy = "use fewer kernels, "
+        if rank:
+            remedy = f"use approximation='nystroem' with rank={rank} or less, "
         return (
             "no step on the weights closes it further, and interior points, which may, would need"
             f" {format_bytes(options.path_arrays * 8 * n**2)} for matrices of {n} samples, of which"
-            f" at most {options.most_path_samples} are taken; {remedy}fewer samples, or accept a"
+            f" at most {options.max_path_samples} are taken; {remedy}fewer samples, or accept a"
             " larger tol."
         )
 
     @cached_property
-    def in_factors(self) -> MachineProblem:
-        """The problem with kernels in factors where these are known: what coefficients are worth
-        costs less there."""
+    def factored_problem(self) -> MachineProblem:
+        """The problem with kernels in factors where these exist, else the problem itself.
+
+        In factors coefficients are evaluated in less time.
+        """
         problem = self.problem
         if self.factors is None:
             return problem
         return MachineProblem(self.factors.stack, problem.machine, problem.options)
 
-    def assess(self, theta: Weights, beta: Weights) -> Evaluation:
-        """Return what a feasible β is worth at θ."""
-        evaluation: Evaluation = self.in_factors.assess(theta, beta)
-        self.problem.noise = self.in_factors.noise
+    def evaluate_coefficients(self, theta: Weights, beta: Weights) -> Evaluation:
+        """Return the evaluation of a feasible β at θ, without a solve of the machine."""
+        evaluation: Evaluation = self.factored_problem.evaluate_coefficients(theta, beta)
+        self.problem.noise = self.factored_problem.noise
         return evaluation
 
     def path(self) -> WeightPath:
-        """Return the path of the problem, where it starts."""
+        """Return the central path of the problem, at its start."""
         problem = self.problem
-        kernels: WeightedKernels = MatrixKernels(problem.stack, problem.scale)
         if self.factors is not None:
-            kernels = self.factors.weighted(problem.scale)
-        kept = problem.norm.fixed if isinstance(problem.norm, BesideFixed) else None
-        return WeightPath(kernels, problem.machine.program, kept)
+            kernels: WeightedKernels = self.factors.weighted(problem.scale)
+        else:
+            kernels = MatrixKernels(problem.stack, problem.scale)
+        fixed_weights = problem.norm.fixed if isinstance(problem.norm, BesideFixed) else None
+        return WeightPath(kernels, problem.machine.program, fixed_weights)
 
 
 def successor_of(problem: WeightProblem) -> InteriorPoints | None:
-    """Return the interior points of a problem: one output, a box, weights of sum one, on the host;
-    else None."""
-    if (
-        type(problem) is not MachineProblem
-        or not problem.machine.has_one_output
-        or not problem.machine.has_box
-    ):
+    """Return the interior points of a problem; None where they do not apply.
+
+    They need a machine of one output in a box, weights of sum one, and matrices on the host.
+    """
+    if type(problem) is not MachineProblem:
         return None
-    norm, stack, program = problem.norm, problem.stack, problem.machine.program
+    if not problem.machine.has_one_output or not problem.machine.has_box:
+        return None
+    norm = problem.norm
     if isinstance(norm, BesideFixed):
         norm = norm.norm
-    if stack.backend is not NUMPY or not norm.sums_to_one or not program.has_losses:
+    program = problem.machine.program
+    if problem.stack.backend is not NUMPY or not norm.sums_to_one or not program.has_losses:
         return None
     is_bounded = bool(np.isfinite(program.upper).any() or np.isfinite(program.lower).any())
-    return InteriorPoints(problem) if is_bounded and has_interior(program) else None
+    if not is_bounded or not has_interior(program):
+        return None
+    return InteriorPoints(problem)
 
 
 def has_room_for_sum(stack: GramStack) -> bool:
-    """Whether the combined kernel of a stack may be formed; where it is not stored, blocks of it
-    may be as large."""
+    """Whether the combined kernel of a stack may be formed as one matrix.
+
+    A combined kernel that is not stored is read in blocks, one of which may be as large.
+    """
     if stack.stores_combined:
         return True
     n_formed: int = stack.combine(np.ones(stack.n_kernels)).block_samples
@@ -161,9 +164,9 @@ def has_room_for_sum(stack: GramStack) -> bool:
 
 
 class SearchWithSuccessor(BoundTracker):
-    """A search that hands over to interior points where its own steps end above the gap asked for.
+    """A search that hands over to interior points where its own steps end above the tolerance.
 
-    Where several β solve the machine, its value has a kink in the weights: the slope of one β is
+    Where several β solve the machine, its value has a kink in the weights: the gradient of one β is
     not that of the value, and the gap that one β proves does not close. Interior points find the β
     that proves it.
 
@@ -174,12 +177,12 @@ class SearchWithSuccessor(BoundTracker):
     first : Evaluation
         The first evaluation.
     successor : InteriorPoints or None
-        What takes over; None where nothing can.
+        Takes over; None where nothing can.
 
     Attributes
     ----------
     successor : InteriorPoints or None
-        None, too, once it has taken over.
+        None, too, once it has taken over, and where the iterations do not suffice for it.
     """
 
     def __init__(
@@ -187,7 +190,7 @@ class SearchWithSuccessor(BoundTracker):
     ) -> None:
         super().__init__(problem, first)
         options = problem.options
-        self.successor = successor if options.max_iter > options.least_path else None
+        self.successor = successor if options.max_iter > options.min_path_steps else None
 
     @property
     def steps_left(self) -> int:
@@ -197,83 +200,102 @@ class SearchWithSuccessor(BoundTracker):
     @property
     def is_short_of_steps(self) -> bool:
         """Whether only as many iterations are left as interior points may need."""
+        if self.successor is None:
+            return False
         options = self.problem.options
-        return self.successor is not None and self.steps_left <= min(
-            options.path_steps, options.max_iter // 3
-        )
+        return self.steps_left <= min(options.max_path_steps, options.max_iter // 3)
 
     @property
     def is_slower_than_path(self) -> bool:
         """Whether so many machines were solved that interior points would have taken less time."""
-        n_solves, options = self.problem.n_solves, self.problem.options
-        if (
-            self.successor is None
-            or n_solves < options.factored_path_solves
-            or self.successor.is_last_resort
-        ):
+        n_solves = self.problem.n_solves
+        options = self.problem.options
+        if self.successor is None or n_solves < options.max_solves_before_factored_path:
             return False
-        return n_solves >= options.path_solves or self.successor.factors is not None
+        if self.successor.is_last_resort:
+            return False
+        return n_solves >= options.max_solves_before_path or self.successor.factors is not None
 
     def finish(self) -> None:
-        """Hand over where the gap is not met and interior points are left to try."""
+        """Hand over where the gap is above the tolerance and interior points are left to try."""
         tol = self.problem.options.tol
-        # Rounding that hides the machine's solution hides that of both, unless the kernels are
-        # known by their factors.
+        # Rounding that keeps the machine from its gap keeps interior points from theirs, unless
+        # these work in factors.
         is_unsolved = self.has_ended() and self.best.solution.gap > tol
         is_hidden = is_unsolved and self.successor is not None and self.successor.factors is None
         if self.gap > tol and not is_hidden:
             self.hand_over()
 
     def hand_over(self) -> bool:
-        """Solve for weights and machine at once; whether that closes the gap further."""
-        successor, problem, options = self.successor, self.problem, self.problem.options
-        if successor is None or self.steps_left < options.least_path:
+        """Solve for weights and machine at once by interior points; whether that lowers the gap.
+
+        Nothing is done without a successor or with few iterations left. Where the memory has no
+        room, the reason is left in `hindrance`.
+        """
+        successor = self.successor
+        problem = self.problem
+        options = problem.options
+        if successor is None or self.steps_left < options.min_path_steps:
             return False
         self.successor = None
         if not successor.is_possible:
             self.hindrance = successor.hindrance
             return False
-        gap_before, program, path = self.gap, problem.machine.program, successor.path()
-        for share in options.path_shares:
-            end = path.follow(share * options.tol, self.steps_left - 1)
-            # Coefficients at their bounds, and weights of zero, are what makes a solution sparse.
+        gap_before = self.gap
+
+        # 1. Follow the path to smaller and smaller gaps, until its end, rounded to the bounds,
+        #    meets the tolerance.
+        program = problem.machine.program
+        path = successor.path()
+        for fraction in options.path_tol_fractions:
+            path_tol = fraction * options.tol
+            end = path.follow(path_tol, self.steps_left - 1)
+            # Coefficients at their bounds, and weights of zero, make a solution sparse.
             theta, beta = rounded(program, end)
             self._consider_coefficients(successor, theta, beta)
-            if self.gap <= options.tol or end.gap > share * options.tol:
+            if self.gap <= options.tol or end.gap > path_tol:
                 break
         if self.gap > options.tol:
             self._consider_coefficients(successor, end.theta, program.feasible(end.beta))
+
+        # 2. Count the steps, and add them to the history. It falls to the values that are returned:
+        #    rounding to the bounds costs a little of what the last steps gained.
         problem.n_solves += len(path.history) - 1
-        # The history falls to what is returned: rounding to the bounds costs a little of what the
-        # last steps gained.
-        last, reached = self.history[-1], max(self.best.upper, self.proved.upper)
-        for objective, gap in path.history[1:]:
-            objective, gap = max(objective, reached), max(gap, self.gap)
-            self.history.append(Iteration(min(objective, last.objective), min(gap, last.gap)))
-        self.ended_by = "interior_points" if self.gap < gap_before else self.ended_by
+        last = self.history[-1]
+        least_objective = max(self.best.upper, self.tightest.upper)
+        for path_objective, path_gap in path.history[1:]:
+            objective = min(max(path_objective, least_objective), last.objective)
+            gap = min(max(path_gap, self.gap), last.gap)
+            self.history.append(Iteration(objective, gap))
+        if self.gap < gap_before:
+            self.ended_by = "interior_points"
         return self.gap < gap_before
 
     def _consider_coefficients(
         self, successor: InteriorPoints, theta: Weights, beta: Weights
     ) -> None:
-        self.consider(successor.assess(self.problem.retract(theta), beta))
+        self.consider(successor.evaluate_coefficients(self.problem.retract(theta), beta))
 
 
 def rounded(program: Program, end: WeightPathEnd) -> tuple[Weights, Weights]:
-    """Return weights, and a feasible β with every sample at its bound, that the end of a path leads
-    to."""
+    """Return θ and a feasible β from the end of a path, rounded to their bounds.
+
+    Idle weights become zero, and coefficients that tend to a bound are put there. The free
+    coefficients make up for the change of the sum. If they cannot, β is not rounded.
+    """
     theta = np.where(end.is_idle, 0.0, end.theta)
-    beta = np.where(end.at_lower, program.lower, np.where(end.at_upper, program.upper, end.beta))
+    beta = np.where(end.at_upper, program.upper, end.beta)
+    beta = np.where(end.at_lower, program.lower, beta)
     if program.epsilon:
         beta = np.where(end.at_lower & end.at_upper, 0.0, beta)
     beta = np.clip(beta, program.lower, program.upper)
     free = program.free(beta)
     if program.total is None or len(free) == 0:
         return theta, program.feasible(beta)
-    # The free samples make up for what the others were rounded by.
-    owed = program.total - float(np.delete(beta, free).sum())
-    free_program = program.take(free, program.target[free], owed)
-    if not free_program.is_feasible:  # they are too few
+    free_total = program.total - float(np.delete(beta, free).sum())
+    free_program = program.take(free, program.target[free], free_total)
+    # The free coefficients may be too few to make up for the rounding.
+    if not free_program.is_feasible:
         return theta, program.feasible(end.beta)
     beta[free] = free_program.feasible(beta[free])
     return theta, beta
@@ -296,72 +318,85 @@ class Factors:
 
     @cached_property
     def stack(self) -> StoredFeatures:
-        """The same kernels as a stack."""
+        """The kernels as a stack of features."""
         return StoredFeatures([Z.T for Z in self.features])
 
     def weighted(self, scale: Weights) -> FactoredKernels:
-        """Return the kernels times these numbers."""
-        kernels = np.repeat(np.arange(len(self.features)), [len(Z) for Z in self.features])
+        """Return the kernels, each multiplied by its number in `scale`, of shape (P,)."""
+        ranks = [len(Z) for Z in self.features]
+        kernels = np.repeat(np.arange(len(self.features)), ranks)
         Z = np.concatenate(self.features)
         Z *= np.sqrt(scale)[kernels, np.newaxis]
         return FactoredKernels(Z, kernels)
 
 
-def factors_of(stack: GramStack, most_features: int, samples_per_feature: int) -> Factors | None:
-    """Return the kernels of a stack in factors, of at most so many features each; None if one of
-    them has more.
+def factors_of(stack: GramStack, max_rank: int, samples_per_feature: int) -> Factors | None:
+    """Return the kernels of a stack in factors; None if they have too many features.
 
-    The features of all kernels together have that many samples each, or there is one of every
-    kernel.
+    Parameters
+    ----------
+    stack : GramStack
+        The kernels.
+    max_rank : int
+        Most features of a kernel.
+    samples_per_feature : int
+        Fewest samples per feature of all kernels together. One feature of every kernel is allowed
+        in any case.
     """
     if stack.backend is not NUMPY:
         return None
+    find_factor = _stored_features if isinstance(stack, FeatureStack) else low_rank_factor
+    max_features = max(stack.n_samples // samples_per_feature, stack.n_kernels)
     features: list[Array] = []
-    most_in_all = max(stack.n_samples // samples_per_feature, stack.n_kernels)
     for m in range(stack.n_kernels):
-        most = min(most_features, most_in_all - sum(map(len, features)))
-        find_factor = _stored_features if isinstance(stack, FeatureStack) else low_rank_factor
-        Z = find_factor(stack, m, most)
+        n_features = sum(map(len, features))
+        Z = find_factor(stack, m, min(max_rank, max_features - n_features))
         if Z is None:
             return None
         features.append(Z)
     return Factors(features)
 
 
-def _stored_features(stack: GramStack, m: int, most: int) -> Array | None:
-    if not isinstance(stack, StoredFeatures) or not 0 < len(stack.arrays[m].T) <= most:
+def _stored_features(stack: GramStack, m: int, max_rank: int) -> Array | None:
+    """Return the stored features of a kernel, of shape (r, n); None for none or too many."""
+    if not isinstance(stack, StoredFeatures):
         return None
-    return np.ascontiguousarray(stack.arrays[m].T, dtype=np.float64)
+    Z = stack.arrays[m].T
+    if not 0 < len(Z) <= max_rank:
+        return None
+    return np.ascontiguousarray(Z, dtype=np.float64)
 
 
 def low_rank_factor(
-    stack: GramStack, m: int, most: int, n_roundings: float = 100.0
+    stack: GramStack, m: int, max_rank: int, n_roundings: float = PIVOT_ROUNDINGS
 ) -> Array | None:
-    """Return Z, of shape (r, n), with K_m = ZᵀZ up to `n_roundings` and r of at most `most`; None
-    if there is none.
+    """Return Z, of shape (r, n), with K_m = ZᵀZ up to rounding; None if r exceeds `max_rank`.
 
-    The largest entry that is left of the diagonal picks the next row, as in an incomplete Cholesky
-    factorisation. What is left of other entries of a positive semi-definite matrix is no larger.
+    The factorisation is an incomplete Cholesky factorisation: the largest remaining entry of the
+    diagonal picks the next row, until it is below `n_roundings` units of rounding. The remaining
+    entries off the diagonal of a positive semi-definite matrix are no larger. None is returned,
+    too, where the matrix turns out not to be positive semi-definite.
     """
     exact = stack.exact if isinstance(stack, MatrixStack) and stack.has_exact else stack
-    every = slice(0, stack.n_samples)
+    all_samples = slice(0, stack.n_samples)
     diagonal = _diagonal(exact, m)
     tolerance = n_roundings * float(np.finfo(exact.dtype).eps) * float(diagonal.max())
     Z = np.zeros((1, stack.n_samples))
     rank = 0
     while float(diagonal.max()) > tolerance:
-        if rank == most:
+        if rank == max_rank:
             return None
         if rank == len(Z):
             Z = np.concatenate([Z, np.zeros_like(Z)])
         pivot = int(np.argmax(diagonal))
-        ((_, block),) = exact.blocks([m], np.array([pivot]), every)
+        ((_, block),) = exact.blocks([m], np.array([pivot]), all_samples)
         row = np.asarray(block[0], dtype=np.float64) - Z[:rank, pivot] @ Z[:rank]
         if row[pivot] <= 0.0:
             return None
         Z[rank] = row / np.sqrt(row[pivot])
         diagonal = diagonal - Z[rank] ** 2
-        if float(diagonal.min()) < -tolerance:  # the kernel is not positive semi-definite
+        # The matrix is not positive semi-definite.
+        if float(diagonal.min()) < -tolerance:
             return None
         rank += 1
     # A kernel of zeros has one feature of zeros.
@@ -369,10 +404,11 @@ def low_rank_factor(
 
 
 def _diagonal(stack: GramStack, m: int, block_samples: int = 256) -> Array:
-    # Stacks that compute entries whenever they are needed have their diagonals.
-    known = getattr(stack, "diagonals", None)
-    if known is not None:
-        return np.asarray(known[m], dtype=np.float64)
+    """Return the diagonal of K_m in double precision, of shape (n,)."""
+    # Stacks that compute entries whenever they are needed have the diagonals stored.
+    diagonals = getattr(stack, "diagonals", None)
+    if diagonals is not None:
+        return np.asarray(diagonals[m], dtype=np.float64)
     parts = []
     for rows in row_strips(stack.n_samples, block_samples):
         ((_, block),) = stack.blocks([m], rows, rows)

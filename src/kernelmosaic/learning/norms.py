@@ -1,5 +1,4 @@
-"""The sets of the weights: their norms, what learners need of them, and the penalties on the
-kernels."""
+"""The sets of the weights, what learners need of them, and the penalties of the kernels."""
 
 from __future__ import annotations
 
@@ -14,20 +13,30 @@ from kernelmosaic._checks import check_positive
 from kernelmosaic._typing import Array, ArrayOrTensor
 from kernelmosaic.backend import default_budget, format_bytes
 from kernelmosaic.gram.stack import GramStack
+from kernelmosaic.learning.tuning import (
+    DAMPING,
+    LEAST_GAIN,
+    LEAST_STEP_WEIGHT,
+    LEAST_TRUSTED,
+    MAX_EXCHANGES,
+    MAX_MODEL_STEPS,
+    MAX_SHRINKAGE,
+    MODEL_TOL,
+    POWER_START,
+    STEEP_POWER,
+    ZERO_WEIGHT,
+)
 from kernelmosaic.solvers.conic import solve_master
 from kernelmosaic.solvers.program import Program
 from kernelmosaic.solvers.smo import solve_smo
 
 Weights = Array
 
-#: Below this a weight is rounding, and its kernel would be evaluated for nothing.
-_ZERO = 1e-12
-
 
 class WeightNorm(ABC):
     """Weights η ≥ 0 with norm(d² ∘ η) = 1, in the scaled form θ = d² ∘ η with norm(θ) = 1.
 
-    The value J(θ) of a machine falls with the slope −q_m, where q_m = ½ βᵀK_mβ / d_m² ≥ 0.
+    The value J(θ) of a machine has the gradient −q, where q_m = ½ βᵀK_mβ / d_m² ≥ 0.
 
     Attributes
     ----------
@@ -43,31 +52,54 @@ class WeightNorm(ABC):
 
     @abstractmethod
     def start(self, n_kernels: int) -> Weights:
-        """Return the point that prefers no kernel."""
+        """Return the point of the set that prefers no kernel, of shape (n_kernels,)."""
 
     @abstractmethod
     def support(self, q: Weights) -> float:
-        """Return max ⟨θ, q⟩ over the set: what the best weights would take from the dual value."""
+        """Return the support function of the set, max ⟨θ, q⟩ over its points θ."""
 
     @abstractmethod
     def newton_direction(self, theta: Weights, q: Weights, H: Array) -> Weights:
-        """Return the step to the minimiser over the set of −⟨q, δ⟩ + ½ δᵀHδ."""
+        """Return a step δ to the minimiser over the set of −⟨q, δ⟩ + ½ δᵀHδ.
+
+        Parameters
+        ----------
+        theta : ndarray of shape (P,)
+            The point where the step starts.
+        q : ndarray of shape (P,)
+            The negative gradient there.
+        H : ndarray of shape (P, P)
+            The curvature there.
+        """
 
     @abstractmethod
     def retract(self, theta: Weights) -> Weights:
-        """Bring a point near the set back onto it."""
+        """Return the point of the set that a θ near the set stands for."""
 
-    def opened(self, theta: Weights) -> Weights:
-        """Return a start near another one from which steps reach every point of the set."""
+    def start_near(self, theta: Weights) -> Weights:
+        """Return a start near θ from which Newton steps reach every point of the set."""
         return theta
 
-    def lowest_plane_point(
-        self, constants: Weights, slopes: Weights
+    def minimise_planes(
+        self, constants: Weights, gradients: Array
     ) -> tuple[Weights, float, Weights] | None:
-        """Return where the largest of constants_k − ⟨slopes_k, θ⟩ is least, a bound of it and the
-        shares that prove it.
+        """Return where the largest of the planes constants_k − ⟨gradients_k, θ⟩ is least.
 
-        None if unknown.
+        Parameters
+        ----------
+        constants, gradients : ndarray of shape (planes,) and (planes, P)
+            The planes; a plane falls along its row of `gradients`.
+
+        Returns
+        -------
+        theta : ndarray of shape (P,)
+            A minimiser.
+        bound : float
+            A lower bound on the minimum.
+        shares : ndarray of shape (planes,)
+            Not negative and of sum one: the mixture of the planes by them has this bound.
+
+        None is returned by norms that do not know the minimum.
         """
         return None
 
@@ -89,13 +121,13 @@ class SumNorm(WeightNorm):
     def newton_direction(self, theta: Weights, q: Weights, H: Array) -> Weights:
         return _simplex_step(theta, q, damped(H), np.diag(H))
 
-    def lowest_plane_point(
-        self, constants: Weights, slopes: Weights
+    def minimise_planes(
+        self, constants: Weights, gradients: Array
     ) -> tuple[Weights, float, Weights] | None:
-        return solve_master(constants, slopes)
+        return solve_master(constants, gradients)
 
     def retract(self, theta: Weights) -> Weights:
-        theta = np.where(theta > _ZERO, theta, 0.0)
+        theta = np.where(theta > ZERO_WEIGHT, theta, 0.0)
         return np.asarray(theta / theta.sum())
 
 
@@ -119,219 +151,283 @@ class PowerNorm(WeightNorm):
 
     def support(self, q: Weights) -> float:
         # Hölder's inequality, written so that large exponents do not overflow.
-        top = float(q.max())
+        largest = float(q.max())
         dual = self.p / (self.p - 1.0)
-        if not 0.0 < top < np.inf:
-            return max(top, 0.0)
-        return float(top * np.sum((q / top) ** dual) ** (1.0 / dual))
+        if not 0.0 < largest < np.inf:
+            return max(largest, 0.0)
+        return float(largest * np.sum((q / largest) ** dual) ** (1.0 / dual))
 
     def newton_direction(self, theta: Weights, q: Weights, H: Array) -> Weights:
-        """One step of sequential quadratic programming on J with the constraint Σ θ^p = 1."""
+        """Return one step of sequential quadratic programming on J subject to Σ θ^p = 1."""
+        p = self.p
         multiplier = float(theta @ q)
-        safe = np.maximum(theta, 1e-12)
-        slope = safe ** (self.p - 1.0)
-        # In relative steps δ/θ the constraint's curvature stays bounded as weights shrink.
-        A = damped(
-            damped(H) * np.outer(safe, safe) + np.diag(multiplier * (self.p - 1.0) * safe**self.p)
-        )
-        sides = np.linalg.solve(A, np.column_stack([q * safe, slope * safe]))
-        step, normal = sides[:, 0], sides[:, 1]
-        step = step - (slope * safe) @ step / ((slope * safe) @ normal) * normal
-        # A weight may shrink to a tenth at most in one step: it is zero only in the limit.
-        return np.asarray(safe * np.clip(step, -0.9, None))
+        positive = np.maximum(theta, LEAST_STEP_WEIGHT)
+        normal = positive ** (p - 1.0)
+
+        # In relative steps δ/θ the curvature of the constraint stays bounded as weights shrink.
+        scaled_H = damped(H) * np.outer(positive, positive)
+        A = damped(scaled_H + np.diag(multiplier * (p - 1.0) * positive**p))
+        right_sides = np.column_stack([q * positive, normal * positive])
+        solved = np.linalg.solve(A, right_sides)
+        step = solved[:, 0]
+        correction = solved[:, 1]
+
+        # The step along the constraint: ⟨normal, θ ∘ step⟩ = 0.
+        step = step - (normal * positive) @ step / ((normal * positive) @ correction) * correction
+        # A weight is zero only in the limit.
+        return np.asarray(positive * np.clip(step, -MAX_SHRINKAGE, None))
 
     def retract(self, theta: Weights) -> Weights:
         theta = np.maximum(theta, 0.0)
         return theta / np.linalg.norm(theta, ord=self.p)
 
-    def opened(self, theta: Weights) -> Weights:
-        # Steps are relative to the weights: from zero there is none.
-        least = 1e-3 * float(theta.max())
-        return theta if theta.min() >= least else self.retract(np.maximum(theta, least))
+    def start_near(self, theta: Weights) -> Weights:
+        # Steps are relative to the weights: from a weight of zero there is none.
+        least = POWER_START * float(theta.max())
+        if theta.min() >= least:
+            return theta
+        return self.retract(np.maximum(theta, least))
 
 
 class BesideFixed(WeightNorm):
-    """The set of a norm for some kernels, beside others that keep their weights and are no part of
-    the norm.
+    """The set of a norm for some kernels, beside other kernels of fixed weights.
+
+    Fixed weights are no part of the norm.
 
     Parameters
     ----------
     norm : WeightNorm
-        Of the other kernels.
+        Of the kernels whose weights are learned.
     fixed : ndarray of shape (P,)
-        The weights that are kept; NaN for those that are learned.
+        The fixed weights; NaN for those that are learned.
     """
 
     def __init__(self, norm: WeightNorm, fixed: Weights) -> None:
-        self.norm, self.fixed = norm, fixed
-        self.kept, self.free = np.flatnonzero(~np.isnan(fixed)), np.flatnonzero(np.isnan(fixed))
+        self.norm = norm
+        self.fixed = fixed
+        self._fixed_kernels = np.flatnonzero(~np.isnan(fixed))
+        self._learned_kernels = np.flatnonzero(np.isnan(fixed))
+        self._fixed_weights = fixed[self._fixed_kernels]
 
     def __str__(self) -> str:
         return f"{self.norm} with fixed_weights"
 
-    def _beside(self, free: Weights, kept: Weights | float) -> Weights:
-        """Return numbers of all kernels from those of the learned and those of the kept ones."""
-        out = np.empty(len(self.fixed))
-        out[self.free], out[self.kept] = free, kept
-        return out
+    def _join(self, learned: Weights, fixed: Weights | float) -> Weights:
+        """Return an array over all kernels from the values of the learned and the fixed ones."""
+        joined = np.empty(len(self.fixed))
+        joined[self._learned_kernels] = learned
+        joined[self._fixed_kernels] = fixed
+        return joined
 
     def start(self, n_kernels: int) -> Weights:
-        return self._beside(self.norm.start(len(self.free)), self.fixed[self.kept])
+        return self._join(self.norm.start(len(self._learned_kernels)), self._fixed_weights)
 
     def support(self, q: Weights) -> float:
-        return self.norm.support(q[self.free]) + float(self.fixed[self.kept] @ q[self.kept])
+        fixed_part = float(self._fixed_weights @ q[self._fixed_kernels])
+        return self.norm.support(q[self._learned_kernels]) + fixed_part
 
     def newton_direction(self, theta: Weights, q: Weights, H: Array) -> Weights:
-        free = self.free
-        return self._beside(
-            self.norm.newton_direction(theta[free], q[free], H[np.ix_(free, free)]), 0.0
-        )
+        learned = self._learned_kernels
+        step = self.norm.newton_direction(theta[learned], q[learned], H[np.ix_(learned, learned)])
+        return self._join(step, 0.0)
 
     def retract(self, theta: Weights) -> Weights:
-        free = theta[self.free]
-        # Where another problem left these kernels without any weight, none is better than the
-        # others.
-        free = self.norm.retract(free) if np.any(free > 0) else self.norm.start(len(free))
-        return self._beside(free, self.fixed[self.kept])
+        learned = theta[self._learned_kernels]
+        if np.any(learned > 0):
+            learned = self.norm.retract(learned)
+        else:
+            # Another problem has left all these kernels without a weight: none is preferred.
+            learned = self.norm.start(len(learned))
+        return self._join(learned, self._fixed_weights)
 
-    def opened(self, theta: Weights) -> Weights:
-        return self._beside(self.norm.opened(theta[self.free]), self.fixed[self.kept])
+    def start_near(self, theta: Weights) -> Weights:
+        return self._join(self.norm.start_near(theta[self._learned_kernels]), self._fixed_weights)
 
-    def lowest_plane_point(
-        self, constants: Weights, slopes: Weights
+    def minimise_planes(
+        self, constants: Weights, gradients: Array
     ) -> tuple[Weights, float, Weights] | None:
-        found = self.norm.lowest_plane_point(
-            constants - slopes[:, self.kept] @ self.fixed[self.kept], slopes[:, self.free]
+        minimum = self.norm.minimise_planes(
+            constants - gradients[:, self._fixed_kernels] @ self._fixed_weights,
+            gradients[:, self._learned_kernels],
         )
-        return (
-            None if found is None else (self._beside(found[0], self.fixed[self.kept]), *found[1:])
-        )
+        if minimum is None:
+            return None
+        learned, bound, shares = minimum
+        return self._join(learned, self._fixed_weights), bound, shares
+
+
+# Newton steps over the simplex --------------------------------------------------------------------
 
 
 def _simplex_step(x: Weights, q: Weights, A: Array, curvature: Weights) -> Weights:
-    """Return the step to the minimiser of −⟨q, δ⟩ + ½ δᵀAδ over the simplex, above a floor by
-    `curvature`."""
+    """Return the step δ to the minimiser of −⟨q, δ⟩ + ½ δᵀAδ over a part of the simplex.
+
+    No weight falls below its trusted floor, which follows from the diagonal `curvature`.
+    """
     floor = trusted_floor(x, q, curvature, common=float(x @ q))
     floor /= max(float(floor.sum()), 1.0)
     step = _step_above(floor, x, q, A)
-    # Where the floor raises many weights at once, the step may not descend: then it raises none.
-    return step if float(q @ step) > 0 else _step_above(np.minimum(floor, x), x, q, A)
+    if float(q @ step) > 0:
+        return step
+    # Where the floor raises many weights at once, the step may not descend. The floor then raises
+    # no weight.
+    return _step_above(np.minimum(floor, x), x, q, A)
 
 
 def _step_above(floor: Weights, x: Weights, q: Weights, A: Array) -> Weights:
-    """Return the step to the minimiser of −⟨q, δ⟩ + ½ δᵀAδ over the part of the simplex above a
-    floor."""
-    total, target = max(1.0 - float(floor.sum()), 0.0), q + A @ (x - floor)
-    start = np.maximum(x - floor, 0.0)
-    start = start * (total / start.sum()) if start.any() else np.full(len(q), total / len(q))
-    rest = simplex_minimiser(A, target, start) if total > 0 else start
-    if rest is None:
+    """Return the step δ to the minimiser of −⟨q, δ⟩ + ½ δᵀAδ over x + δ ≥ floor, Σ (x + δ) = 1."""
+    # The variables are z = x + δ − floor ≥ 0 with Σ z = total.
+    total = max(1.0 - float(floor.sum()), 0.0)
+    target = q + A @ (x - floor)
+    start = np.full(len(q), total / len(q))
+    above_floor = np.maximum(x - floor, 0.0)
+    if above_floor.any():
+        start = above_floor * (total / above_floor.sum())
+    z: Weights | None = start
+    if total > 0:
+        z = simplex_minimiser(A, target, start)
+    if z is None:
         # The quadratic model over the simplex is itself a program of the one form all machines
         # share.
         zero = np.zeros(len(q))
         simplex = Program(target, zero, zero + 1.0, zero, total=total)
-        rest = solve_smo(
-            A, simplex, warm_start=start, tol=1e-10, max_iter=min(1000 * len(q), 100_000)
-        ).beta
-    return np.asarray(floor + rest - x)
+        max_steps = min(1000 * len(q), MAX_MODEL_STEPS)
+        z = solve_smo(A, simplex, warm_start=start, tol=MODEL_TOL, max_iter=max_steps).beta
+    return np.asarray(floor + z - x)
 
 
-def simplex_minimiser(A: Array, b: Weights, start: Weights, most: int = 100) -> Weights | None:
-    """Return argmin of ½ xᵀAx − ⟨b, x⟩ over x ≥ 0 with the sum of a start; None after `most`
-    changes of its free set.
+def simplex_minimiser(
+    A: Array, b: Weights, start: Weights, max_exchanges: int = MAX_EXCHANGES
+) -> Weights | None:
+    """Return argmin of ½ xᵀAx − ⟨b, x⟩ over x ≥ 0 with the sum of a start.
 
-    Of the free x a linear system is solved; one that would become negative is free no longer, and
-    one that gains more than they do becomes free.
+    An active-set method. The free x solve a linear system. If one of them would become negative,
+    the step ends where it is zero, and it is free no longer. If another x would gain more than the
+    free ones, it becomes free. None is returned for a singular system, or after `max_exchanges`
+    changes of the free set.
     """
-    x, free = start.copy(), start > 0
-    for _ in range(most):
-        at = np.flatnonzero(free)
-        system = np.pad(A[np.ix_(at, at)], (0, 1), constant_values=1.0)
+    x = start.copy()
+    is_free = start > 0
+    for _ in range(max_exchanges):
+        # 1. The minimiser over the free x, with the multiplier of their sum.
+        free = np.flatnonzero(is_free)
+        system = np.pad(A[np.ix_(free, free)], (0, 1), constant_values=1.0)
         system[-1, -1] = 0.0
         try:
-            *new, common = np.linalg.solve(system, np.append(b[at], start.sum()))
+            *new_x, multiplier = np.linalg.solve(system, np.append(b[free], start.sum()))
         except np.linalg.LinAlgError:
             return None
-        moved = np.array(new) - x[at]
-        if not np.isfinite(moved).all():
+        step = np.array(new_x) - x[free]
+        if not np.isfinite(step).all():
             return None
-        leaving = np.flatnonzero(x[at] + moved < 0)
+
+        # 2. The first x that would become negative leaves the free set.
+        leaving = np.flatnonzero(x[free] + step < 0)
         if len(leaving):
-            sizes = x[at][leaving] / -moved[leaving]
-            x[at] = np.maximum(x[at] + sizes.min() * moved, 0.0)
-            free[at[leaving[sizes.argmin()]]] = False
-            x[~free] = 0.0
+            sizes = x[free][leaving] / -step[leaving]
+            x[free] = np.maximum(x[free] + sizes.min() * step, 0.0)
+            is_free[free[leaving[sizes.argmin()]]] = False
+            x[~is_free] = 0.0
             continue
-        x[at] += moved
-        gains = np.where(free, 0.0, b - A @ x - common)
-        if not gains.max() > 1e-12 * (abs(common) + np.abs(b).max()):
+
+        # 3. The x that gains most enters the free set, unless rounding alone makes it gain.
+        x[free] += step
+        gains = np.where(is_free, 0.0, b - A @ x - multiplier)
+        if not gains.max() > LEAST_GAIN * (abs(multiplier) + np.abs(b).max()):
             return x
-        free[gains.argmax()] = True
+        is_free[gains.argmax()] = True
     return None
 
 
 def trusted_floor(theta: Weights, q: Weights, curvature: Weights, common: float) -> Weights:
-    """Return the least that a Newton step should leave of each weight when all slopes are to become
-    the common one.
+    """Return the least value of each weight to which a Newton step can be trusted.
 
-    Near zero the slope is not linear in the weight but a power of it, q ∝ θ^(−κ) with κ = θ H_mm /
-    q between 0 and 2 (2 when ‖w_m‖ is all that stays the same). Where the linear model alone would
-    make a weight negative before its slope reaches the common one, the power's solution is the
-    floor; what is too small to matter may become zero, unless the power says that its slope would
-    then be far too large. Where a weight is to grow and the power is a steep one, the linear model
-    falls short of its solution, which is the floor, too.
+    The step is to make all q equal to `common`. Near zero q is not linear in the weight but a power
+    of it, q ∝ θ^(−κ) with κ = θ H_mm / q between 0 and 2 (2 when ‖w_m‖ is all that stays the same).
+
+    - Where the linear model alone would make a weight negative before its q reaches the common one,
+      the floor is the solution of the power. A weight that is too small to matter may become zero,
+      unless the power says that its q would then be far too large.
+    - Where a weight is to grow and the power is a steep one, the linear model falls short of the
+      solution of the power, which is then the floor.
+
+    Parameters
+    ----------
+    theta, q : ndarray of shape (P,)
+        The weights, and the negative gradient.
+    curvature : ndarray of shape (P,)
+        The diagonal H_mm.
+    common : float
+        What all q are to become.
     """
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         power = np.clip(theta * curvature / q, 1e-3, 2.0)
-        # From the power 1.5 on a slope is trusted to follow it down to the smallest weights.
-        target, steep = theta * (q / common) ** (1.0 / power), power >= 1.5
+        target = theta * (q / common) ** (1.0 / power)
     target[~np.isfinite(target)] = 0.0
-    matters = (target > 1e-2 * theta.mean()) | steep
-    floor = np.where(((1.0 + power) * q < common) & matters, np.minimum(target, theta), 0.0)
-    return np.where(steep & (q > common), target, floor)
+    is_steep = power >= STEEP_POWER
+    matters = (target > LEAST_TRUSTED * theta.mean()) | is_steep
+    overshoots = (1.0 + power) * q < common
+    floor = np.where(overshoots & matters, np.minimum(target, theta), 0.0)
+    return np.where(is_steep & (q > common), target, floor)
 
 
 def damped(H: Array) -> Array:
-    """Return the symmetric part with a little more on its diagonal: a quadratic model of equal
-    kernels is solvable."""
+    """Return the symmetric part of H with a little more on its diagonal.
+
+    A quadratic model of equal kernels, whose curvature is singular, is then solvable.
+    """
     A = 0.5 * (H + H.T)
     # Rounding may leave a curvature of zero a little below it.
-    A[np.diag_indices_from(A)] += 1e-8 * max(abs(float(np.trace(A))) / len(A), 1e-300)
+    mean_diagonal = max(abs(float(np.trace(A))) / len(A), 1e-300)
+    A[np.diag_indices_from(A)] += DAMPING * mean_diagonal
     return A
 
 
+# Reading parameters -------------------------------------------------------------------------------
+
+
 def make_norm(norm: Any) -> WeightNorm:
-    """Return the set of an estimator's `norm`, or raise naming the known ones."""
-    if (
-        isinstance(norm, bool)
-        or not isinstance(norm, int | float | np.number)
-        or not 1 <= norm < np.inf
-    ):
+    """Return the set of the weights for an estimator's `norm`, or raise a ValueError."""
+    if not _is_number(norm) or not 1 <= norm < np.inf:
         raise ValueError(f"norm={norm!r}: give 1 for sparse weights, or a finite number above 1.")
-    return SumNorm() if norm == 1 else PowerNorm(float(norm))
+    if norm == 1:
+        return SumNorm()
+    return PowerNorm(float(norm))
 
 
-def read_fixed(given: object, names: Sequence[str], views: Sequence[str]) -> Weights:
-    """Return the weights that kernels keep, NaN for the others, from a dict by names of kernels or
-    views."""
-    if not isinstance(given, Mapping):
+def _is_number(value: Any) -> bool:
+    """Whether a value is a real number; truth values are none."""
+    return isinstance(value, int | float | np.number) and not isinstance(value, bool)
+
+
+def read_fixed(fixed_weights: object, names: Sequence[str], views: Sequence[str]) -> Weights:
+    """Return the fixed weights of the kernels, of shape (P,); NaN for kernels that have none.
+
+    Parameters
+    ----------
+    fixed_weights : dict
+        Weights by names of kernels, or of views, all kernels of which get the weight.
+    names, views : sequence of str
+        The name and the view of every kernel.
+    """
+    if not isinstance(fixed_weights, Mapping):
         raise TypeError(
-            f"fixed_weights={given!r}: give a dict from the names of kernels, or of views, to"
-            " weights."
+            f"fixed_weights={fixed_weights!r}: give a dict from the names of kernels, or of views,"
+            " to weights."
         )
     fixed = np.full(len(names), np.nan)
-    for name, weight in given.items():
-        own = [m for m, both in enumerate(zip(names, views, strict=True)) if name in both]
-        if not own:
+    for name, weight in fixed_weights.items():
+        kernels = [m for m, pair in enumerate(zip(names, views, strict=True)) if name in pair]
+        if not kernels:
             raise ValueError(
                 f"fixed_weights: {name!r} is not a kernel or a view; the kernels are"
                 f" {', '.join(names)}."
             )
-        fixed[own] = check_positive(f"fixed_weights[{name!r}]", weight)
+        fixed[kernels] = check_positive(f"fixed_weights[{name!r}]", weight)
     if not np.isnan(fixed).any():
         raise ValueError(
-            f"fixed_weights={given!r} fixes all kernels; use weights=[...] for that, or leave one"
-            " out."
+            f"fixed_weights={fixed_weights!r} fixes all kernels; use weights=[...] for that, or"
+            " leave one out."
         )
     return fixed
 
@@ -340,7 +436,17 @@ def read_fixed(given: object, names: Sequence[str], views: Sequence[str]) -> Wei
 
 
 def make_penalties(penalties: Any, power: Any, stack: GramStack) -> Array:
-    """Return the d_m: ones for None, e_m^power for "eigenvalue", else the given ones, checked."""
+    """Return the penalties d_m of the kernels, of shape (P,).
+
+    Parameters
+    ----------
+    penalties : None, "eigenvalue" or sequence of P floats
+        None for ones, "eigenvalue" for `eigenvalue_penalties`, or the d_m themselves.
+    power : float
+        Of the eigenvalue penalties.
+    stack : GramStack
+        The kernels.
+    """
     P = stack.n_kernels
     if penalties is None:
         return np.ones(P)
@@ -349,11 +455,7 @@ def make_penalties(penalties: Any, power: Any, stack: GramStack) -> Array:
             raise ValueError(
                 f"penalties={penalties!r}: give 'eigenvalue', {P} positive numbers, or None."
             )
-        if (
-            isinstance(power, bool)
-            or not isinstance(power, int | float | np.number)
-            or not 0 <= power < np.inf
-        ):
+        if not _is_number(power) or not 0 <= power < np.inf:
             raise ValueError(
                 f"penalty_power={power!r}: give a number of at least 0; 0 penalises all kernels"
                 " alike."
@@ -362,15 +464,17 @@ def make_penalties(penalties: Any, power: Any, stack: GramStack) -> Array:
     d = numbers("penalties", penalties, P)
     if np.any(d <= 0):
         raise ValueError(f"penalties={penalties!r}: every penalty must be positive.")
-    # They enter squared: beyond this a kernel is all there is, or none, and its matrix overflows.
+    # Penalties enter squared: beyond these limits one kernel gets all the weight or none of it, and
+    # its matrix overflows.
     if np.any(d < 1e-8) or np.any(d > 1e8):
         raise ValueError(f"penalties={penalties!r}: give numbers between 1e-08 and 1e+08.")
     return d
 
 
 def eigenvalue_penalties(stack: GramStack, power: float) -> Array:
-    """Return d_m = e_m^power, with e_m the number of eigenvalues above ½ of K_m at unit diagonal, 1
-    if there is none.
+    """Return d_m = e_m^power, of shape (P,).
+
+    e_m is the number of eigenvalues above ½ of K_m, scaled to unit diagonal; 1 if there is none.
 
     References
     ----------
@@ -378,28 +482,33 @@ def eigenvalue_penalties(stack: GramStack, power: float) -> Array:
     """
     if power == 0:
         return np.ones(stack.n_kernels)
-    return np.array([float(large_eigenvalues(stack, m)) for m in range(stack.n_kernels)]) ** power
+    counts = np.array([float(large_eigenvalues(stack, m)) for m in range(stack.n_kernels)])
+    return counts**power
 
 
 def large_eigenvalues(stack: GramStack, m: int) -> int:
-    """Return how many eigenvalues of K_m, scaled to unit diagonal, are above ½; at least 1."""
+    """Return the number of eigenvalues above ½ of K_m, scaled to unit diagonal; at least 1."""
     n = stack.n_samples
-    needed = 2 * 8 * n * n
-    if needed > default_budget():
+    needed_bytes = 2 * 8 * n * n
+    if needed_bytes > default_budget():
         raise MemoryError(
-            f"penalties='eigenvalue' needs {format_bytes(needed)} for the spectrum of one {n} x {n}"
-            " kernel matrix: use fewer samples, or give the penalties as numbers."
+            f"penalties='eigenvalue' needs {format_bytes(needed_bytes)} for the spectrum of one"
+            f" {n} x {n} kernel matrix: use fewer samples, or give the penalties as numbers."
         )
     K = np.array(stack.row_block(m, slice(0, n)), dtype=np.float64)
     norms = np.sqrt(np.maximum(np.diag(K), 0.0))
     norms[norms == 0] = 1.0
     K /= norms
     K /= norms[:, np.newaxis]
-    return max(int(np.count_nonzero(eigvalsh(K, overwrite_a=True, check_finite=False) > 0.5)), 1)
+    eigenvalues = eigvalsh(K, overwrite_a=True, check_finite=False)
+    return max(int(np.count_nonzero(eigenvalues > 0.5)), 1)
 
 
 def numbers(name: str, values: ArrayOrTensor, P: int) -> Array:
-    """Return one finite number per kernel, or raise naming the parameter."""
+    """Return the values as an array of P finite numbers, or raise an error.
+
+    `name` is the parameter that the error names.
+    """
     try:
         array = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError):

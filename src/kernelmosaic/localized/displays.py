@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from kernelmosaic._typing import Array, AxesOrNone, Estimator, MatrixLike, TargetLike
+from kernelmosaic._typing import Array, AxesOrNone, Estimator, MatrixLike, Settings, TargetLike
 from kernelmosaic.plots import drawing
 from kernelmosaic.plots.drawing import MARKERS, Display, class_groups, colour
 from kernelmosaic.stacking import check_row_names
@@ -108,7 +108,7 @@ class GatingDisplay(Display):
         check_row_names(X, y=y)
         gates = _gates(estimator, X, output)
         points = np.asarray(X)
-        samples = {
+        samples: Settings = {
             "X": points,
             "gates": gates,
             "names": list(estimator.kernel_names_),
@@ -135,14 +135,14 @@ class GatingDisplay(Display):
 
     def plot(self, ax: AxesOrNone = None) -> Self:
         """Draw, on the given axes or in a new figure."""
-        is_plane = self.grid_gates is not None
-        ax = self._use_axes(ax, (6.4, 5.2) if is_plane else (8.0, 3.2))
+        if self.grid_gates is None:
+            ax = self._use_axes(ax, (8.0, 3.2))
+            self._draw_bars(ax)
+        else:
+            ax = self._use_axes(ax, (6.4, 5.2))
+            self._draw_plane(ax)
         from matplotlib.patches import Patch
 
-        if is_plane:
-            self._draw_plane(ax)
-        else:
-            self._draw_bars(ax)
         handles = [Patch(color=colour(m)) for m in range(len(self.names))]
         style = {"ncols": min(len(self.names), 6), "frameon": False, "fontsize": 9}
         ax.figure.legend(handles, self.names, loc="outside upper center", **style)
@@ -284,7 +284,9 @@ class LocalKernelDisplay(Display):
         """
         check_row_names(X, y=y)
         X = np.asarray(X)
-        labels = np.zeros(len(X), dtype=int) if y is None else np.asarray(y)
+        labels = np.zeros(len(X), dtype=int)
+        if y is not None:
+            labels = np.asarray(y)
         gates = _gates(estimator, X, output)
         # By class, then by the largest gate, then by the decision, so that similar samples are
         # neighbours. lexsort reads its last key first.
@@ -297,7 +299,9 @@ class LocalKernelDisplay(Display):
         if K.ndim == 3:
             K = K[output]
         classes, counts = np.unique(labels[order], return_counts=True)
-        names = ["samples"] if y is None else [f"class {label}" for label in classes]
+        names = [f"class {label}" for label in classes]
+        if y is None:
+            names = ["samples"]
         return cls(K, list(zip(names, map(int, counts), strict=True))).plot(ax=ax)
 
     def plot(self, ax: AxesOrNone = None, *, cmap: str = "RdBu_r") -> Self:
@@ -345,11 +349,15 @@ def _gates(estimator: Estimator, X: MatrixLike, output: int) -> Array:
 
 def _of_output(values: Array, output: int, ndim: int) -> Array:
     """Return the values of one output, of `ndim` axes; several outputs have one more, the last."""
-    return values[..., output] if values.ndim > ndim else values
+    if values.ndim <= ndim:
+        return values
+    return values[..., output]
 
 
 def _even_selection(order: NDArray[np.intp], most: int) -> NDArray[np.intp]:
     """Return at most so many of the samples, spread evenly over their order."""
     if len(order) <= most:
         return order
-    return order[np.linspace(0, len(order) - 1, most).astype(int)]
+    positions = np.linspace(0, len(order) - 1, most).astype(int)
+    selected: NDArray[np.intp] = order[positions]
+    return selected

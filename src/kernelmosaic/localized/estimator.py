@@ -190,8 +190,8 @@ class BaseLocalized(TransformerMixin, BaseMKL, auto_wrap_output_keys=None):  # t
 
         Returns
         -------
-        ndarray of shape (n_samples, P), or (n_samples, P, classes) where every class has gates of
-        its own
+        ndarray of shape (n_samples, P) or (n_samples, P, classes)
+            The latter where every class has gates of its own.
         """
         X = self.read(X)
         gates: Array = np.moveaxis(self.function_.gates(X), 0, -1)
@@ -313,7 +313,8 @@ class LocalizedMKLClassifier(BaseLocalized, MKLClassifier):
         ``widths``, or ``weights``.
     kernel_names_ : list of str
         Names of the kernels; copies are numbered.
-    dual_coef_, support_, n_support_, support_fraction_, intercept_, classes_, n_features_in_,
+    dual_coef_, support_, n_support_, support_fraction_, intercept_, classes_, n_features_in_
+        As in :class:`MKLClassifier`.
     feature_names_in_
         As in :class:`MKLClassifier`.
     objective_ : float

@@ -614,7 +614,8 @@ class ResponseSurfaceSearchCV(BaseSearchCV):
         ``points`` on the log10 scale with their ``responses`` and the ``labels`` of the factors.
     n_solver_calls_ : int
         Points evaluated, each by `n_splits_` fits.
-    cv_results_, best_params_, best_score_, best_index_, best_estimator_, n_splits_, refit_time_,
+    cv_results_, best_params_, best_score_, best_index_, best_estimator_, n_splits_, refit_time_
+        As in :class:`~sklearn.model_selection.GridSearchCV`.
     scorer_
         As in :class:`~sklearn.model_selection.GridSearchCV`.
 

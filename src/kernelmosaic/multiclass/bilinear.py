@@ -10,8 +10,8 @@ from kernelmosaic._typing import KernelsLike, Seed
 from kernelmosaic.engine.tasks import PathRule, accuracy
 from kernelmosaic.estimators._base import BaseMKL
 from kernelmosaic.estimators.classifier import KernelClassifier
-from kernelmosaic.learning.certificate import AIM
 from kernelmosaic.learning.factory import Parameters, solver_class
+from kernelmosaic.learning.tuning import AIM
 from kernelmosaic.multiclass.learning import CLASS_WISE_SOLVERS
 from kernelmosaic.multiclass.method import ClassWiseMethod
 from kernelmosaic.multiclass.task import BilinearClasses
@@ -75,7 +75,8 @@ class BilinearMKLClassifier(KernelClassifier, BaseMKL):
         Value of the training problem, and its certified relative duality gap.
     intercept_ : ndarray of shape (classes,), or (1,) for two classes
         Zeros, one per column of the decision function: the model has no constants.
-    kernel_names_, support_, n_support_, support_fraction_, converged_, solver_, n_iter_, n_solves_,
+    kernel_names_, support_, n_support_, support_fraction_, converged_, solver_, n_iter_, n_solves_
+        As in `MKLClassifier`.
     history_, classes_
         As in `MKLClassifier`.
 

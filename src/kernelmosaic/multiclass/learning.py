@@ -1,5 +1,4 @@
-"""One weight per class and kernel: the bilinear multi-class problem, and the ways to learn its
-weights."""
+"""The bilinear multi-class problem, with one weight per class and kernel, and its learners."""
 
 from __future__ import annotations
 
@@ -28,15 +27,53 @@ from kernelmosaic.solvers.line_search import Trials, line_search
 from kernelmosaic.solvers.program import Program, Solution, certify, relative_gap
 from kernelmosaic.solvers.smo import solve_smo
 
+# Tuning values ------------------------------------------------------------------------------------
+
+#: While balancing the weights lowers the value by this factor, the weights are of the wrong size,
+#: and the search balances them instead of taking Newton steps. Chosen by hand.
+BALANCING_FACTOR = 1.04
+#: Failed or short Newton steps in a row after which the search takes quasi-Newton steps. Chosen by
+#: hand.
+MAX_FAILURES = 3
+#: A Newton step is short if the line search leaves less than this fraction of it. Chosen by hand.
+SHORT_FRACTION = 0.2
+#: Fraction of its weights that a class keeps in one Newton step. Chosen by hand.
+LEAST_CLASS_FRACTION = 0.1
+#: No weight becomes larger in one Newton step than this many times the largest. Chosen by hand.
+MAX_GROWTH = 10.0
+#: Relative gap, and most steps of pairs, of the solver of machines on the quadratic model.
+MODEL_TOL = 1e-10
+MAX_MODEL_STEPS = 100_000
+#: Machine tolerances: the least one as a fraction of tol, and that of a Newton step as a fraction
+#: of the relative decrease that its gradient promises. Chosen by hand.
+LEAST_MACHINE_TOL = 0.01
+DECREASE_FRACTION = 0.1
+#: Most evaluations in a line search of the projected gradient. Chosen by hand.
+MAX_GRADIENT_TRIALS = 20
+#: Pairs of steps and gradients that L-BFGS-B keeps. Chosen by hand.
+MAX_CORRECTIONS = 20
+
+
+# The problem --------------------------------------------------------------------------------------
+
 
 class ClassWiseProblem(WeightProblem):
-    """min over θ ≥ 0 of ½ Σθ + the value of the machine with a kernel Σ_r θ_cr K_r for every class
-    c.
+    """Minimise over θ ≥ 0 the sum of ½ Σθ and the value of a joint machine.
 
-    The set of the weights is all θ ≥ 0: what a norm is to other problems, the term ½ Σθ is to this
-    one. Its slope in θ_cr is ½ − q_cr with q_cr = ½ τ_cᵀK_rτ_c. Dividing a class's weights and
-    multiplying its coefficients τ by the same number changes no output; `upper` is the value once
-    that has balanced ½ Σ_r θ_cr and ½‖w_c‖² in every class.
+    The machine has a kernel Σ_r θ_cr K_r for every class c. The set of the weights is all θ ≥ 0:
+    what a norm is to other problems, the term ½ Σθ is to this one. The gradient in θ_cr is ½ − q_cr
+    with q_cr = ½ τ_cᵀK_rτ_c. Dividing a class's weights and multiplying its coefficients τ by the
+    same number changes no output; `upper` is the value once that has balanced ½ Σ_r θ_cr and
+    ½‖w_c‖² in every class.
+
+    Parameters
+    ----------
+    stack : GramStack
+        The kernels.
+    machine : MulticlassMachine
+        The joint machine of all classes.
+    options : LearnerOptions
+        Tolerances and limits; norm and penalties are not used.
     """
 
     def __init__(self, stack: GramStack, machine: Machine, options: LearnerOptions) -> None:
@@ -44,96 +81,113 @@ class ClassWiseProblem(WeightProblem):
         self.n_classes = machine.program.n_classes
         n = stack.n_samples if stack.writes_matrices else 0
         self._K = np.empty((self.n_classes, n, n), dtype=matrix_dtype(stack, options))
-        self._combined: Array | None = None
+        self._combined_theta: Array | None = None
         self._last: Evaluation | None = None
 
     def start(self) -> Array:
         return np.ones((self.n_classes, self.stack.n_kernels))
 
     def combine(self, theta: Array) -> Any:
-        """Return the classes' kernels at θ, one for all where they have the same weights."""
-        shared = bool(np.all(theta == theta[0]))
+        """Return the kernels of the classes at θ, or one for all classes of the same weights.
+
+        The matrices are kept until the weights change.
+        """
+        classes_share = bool(np.all(theta == theta[0]))
         if not self.stack.writes_matrices:
-            return (
-                self.stack.combine(theta[0])
-                if shared
-                else self.stack.combine_classes(theta, self._K)
-            )
-        kinds = 1 if shared else self.n_classes
-        if self._combined is None or not np.array_equal(self._combined, theta):
-            self.stack.combine_classes(theta[:kinds], self._K[:kinds])
-            self._combined = theta.copy()
-        return self._K[0] if shared else self._K
+            if classes_share:
+                return self.stack.combine(theta[0])
+            return self.stack.combine_classes(theta, self._K)
+        if self._combined_theta is None or not np.array_equal(self._combined_theta, theta):
+            n_matrices = 1 if classes_share else self.n_classes
+            self.stack.combine_classes(theta[:n_matrices], self._K[:n_matrices])
+            self._combined_theta = theta.copy()
+        if classes_share:
+            return self._K[0]
+        return self._K
 
     def solve(self, theta: Array, warm_start: Array | None, tol: float) -> Any:
-        """Solve the machine at θ; the outputs of the last evaluation's τ follow from its products
-        without a matrix."""
-        known = self._last is not None and warm_start is self._last.solution.beta
-        values = _outputs(theta, self._last.products) if known and self._last is not None else None
+        """Return the machine's solution at θ to a relative gap of `tol`; None where refused.
+
+        The outputs of the last evaluation's τ follow from its products, without a matrix.
+        """
+        values = None
+        if self._last is not None and warm_start is self._last.solution.beta:
+            values = _outputs(theta, self._last.products)
         return self.solve_machine(self.combine(theta), warm_start, tol, values=values)
 
     def evaluate(
         self, theta: Array, warm_start: Array | None, tol: float, kernels: Numbers = None
     ) -> Evaluation | None:
-        program, found = self.machine.program, self.solve(theta, warm_start, tol)
-        if found is None:
+        solution = self.solve(theta, warm_start, tol)
+        if solution is None:
             return None
-        products = self.stack.products(found.beta)
+        tau = solution.beta
+        products = self.stack.products(tau)
         # Rounding can make the form of a positive semi-definite matrix negative.
-        q = np.maximum(0.5 * np.einsum("mic,ic->cm", products, found.beta), 0.0)
+        q = np.maximum(0.5 * np.einsum("mic,ic->cm", products, tau), 0.0)
         norms = np.sqrt(2.0 * np.sum(theta * q, axis=1))
-        # What rounding leaves of the outputs of a class without a norm is no output.
+        # Where the norm of a class is zero, its outputs are rounding.
         outputs = _outputs(theta, products) * (norms > 0)
-        solution = certify(program, found.beta, outputs, found.n_iter)
+        program = self.machine.program
+        solution = certify(program, tau, outputs, solution.n_iter)
         upper = float(np.sqrt(theta.sum(axis=1)) @ norms) + program.losses(solution.values)
         self._last = Evaluation(theta, solution, upper, q, products)
         return self._last
 
-    def value(self, at: Evaluation) -> float:
+    def value(self, evaluation: Evaluation) -> float:
         """Return ½ Σθ plus the machine's primal value, before the classes are rescaled."""
-        norms = np.sqrt(2.0 * np.sum(at.theta * at.q, axis=1))
-        return at.upper + 0.5 * float(np.sum((np.sqrt(at.theta.sum(axis=1)) - norms) ** 2))
+        theta, q = evaluation.theta, evaluation.q
+        norms = np.sqrt(2.0 * np.sum(theta * q, axis=1))
+        imbalance = np.sum((np.sqrt(theta.sum(axis=1)) - norms) ** 2)
+        return evaluation.upper + 0.5 * float(imbalance)
 
-    def slopes(self, at: Evaluation) -> Array:
-        return np.asarray(0.5 - at.q)
+    def gradient(self, evaluation: Evaluation) -> Array:
+        return np.asarray(0.5 - evaluation.q)
 
-    def plane(self, at: Evaluation) -> tuple[float, Array]:
-        return self.machine.program.linear_value(at.solution.beta), at.q - 0.5
+    def plane(self, evaluation: Evaluation) -> tuple[float, Array]:
+        return self.machine.program.linear_value(evaluation.solution.beta), evaluation.q - 0.5
 
-    def lower(self, at: Evaluation) -> float:
+    def lower_bound(self, evaluation: Evaluation) -> float:
         """Return the value of the full dual at τ, scaled so that every ½ τ_cᵀK_rτ_c ≤ ½."""
-        scale = max(1.0, float(np.sqrt(2.0 * at.q.max(initial=0.0))))
-        return float(self.machine.program.linear_value(at.solution.beta)) / scale
+        scale = max(1.0, float(np.sqrt(2.0 * evaluation.q.max(initial=0.0))))
+        return float(self.machine.program.linear_value(evaluation.solution.beta)) / scale
 
-    def curvature(self, at: Evaluation) -> Array | None:
-        """Return that of the free samples' blocks over all (c, r); None where they are too large or
-        singular."""
-        # Single also for few samples: the curvature of a class without weights is rounding, which a
-        # coarser one hides.
-        single = self.options.tol >= self.options.single_tol
+    def curvature(self, evaluation: Evaluation) -> Array | None:
+        """Return the curvature over all (c, r), from the free samples' blocks of the kernels.
+
+        None is returned where the blocks are too large or singular.
+        """
+        # In single precision also for few samples: the curvature of a class without weights is
+        # rounding, which a coarser one hides.
+        in_single = self.options.tol >= self.options.single_tol
         return joint_curvature(
-            self.combine(at.theta), self.machine.program, at, self.options.most_free, single
+            self.combine(evaluation.theta),
+            self.machine.program,
+            evaluation,
+            self.options.max_free_samples,
+            in_single,
         )
 
-    def balanced(self, at: Evaluation) -> Array:
-        """Return ‖u_cr‖ = θ_cr (τ_cᵀK_rτ_c)^½: the weights that would balance every kernel of every
-        class."""
-        return np.asarray(at.theta * np.sqrt(2.0 * at.q))
+    def balanced(self, evaluation: Evaluation) -> Array:
+        """Return ‖u_cr‖ = θ_cr (τ_cᵀK_rτ_c)^½, the θ that balances every kernel of every class."""
+        return np.asarray(evaluation.theta * np.sqrt(2.0 * evaluation.q))
 
-    def rescaled(self, at: Evaluation) -> tuple[Array, Solution]:
-        """Return θ / s and the solution with τ s: the same outputs, and the regulariser's two
-        halves balanced."""
-        square, total = 2.0 * np.sum(at.theta * at.q, axis=1), at.theta.sum(axis=1)
+    def rescaled(self, evaluation: Evaluation) -> tuple[Array, Solution]:
+        """Return θ / s and the solution with τ s, where s balances the regulariser of each class.
+
+        The outputs stay the same. A class without coefficients gets no weights: its part of the
+        regulariser is zero without them.
+        """
+        theta = evaluation.theta
+        square = 2.0 * np.sum(theta * evaluation.q, axis=1)
+        total = theta.sum(axis=1)
         usable = (square > 0) & (total > 0)
         s = np.sqrt(np.divide(total, square, out=np.ones(len(total)), where=usable))
-        # A class without coefficients has no use for weights: its share of the regulariser is zero
-        # without them.
-        theta = np.where(usable[:, np.newaxis], at.theta / s[:, np.newaxis], 0.0)
-        return theta, replace(at.solution, beta=at.solution.beta * s)
+        theta = np.where(usable[:, np.newaxis], theta / s[:, np.newaxis], 0.0)
+        return theta, replace(evaluation.solution, beta=evaluation.solution.beta * s)
 
     def learned(self, best: Evaluation, gap: float, history: list[Iteration]) -> Learned:
-        """Return weights of shape (classes, P), rescaled so that ½ Σθ equals ½ Σ‖w_c‖² class by
-        class."""
+        """Return the result with rescaled weights of shape (classes, P): ½ Σθ is ½ Σ‖w_c‖²."""
         weights, solution = self.rescaled(best)
         return LearnedClasses(
             weights, solution, best.upper, gap, self.n_solves, history, witness=best.solution.beta
@@ -141,19 +195,27 @@ class ClassWiseProblem(WeightProblem):
 
 
 def matrix_dtype(stack: GramStack, options: LearnerOptions) -> np.dtype[Any]:
-    """Return the precision of the classes' matrices: the machine is solved with them, the stack's
-    own certify it."""
-    return np.dtype(np.float32) if options.in_single(stack.n_samples) else stack.dtype
+    """Return the precision of the classes' combined matrices, with which the machine is solved.
+
+    Certificates use the matrices of the stack.
+    """
+    if options.in_single(stack.n_samples):
+        return np.dtype(np.float32)
+    return stack.dtype
 
 
 def _outputs(theta: Array, products: Array) -> Array:
+    """Return Σ_m θ_cm K_m τ_c, of shape (n, classes)."""
     return np.asarray(np.einsum("cm,mic->ic", theta, products))
 
 
-class ClassWiseSearch(BoundTracker):
-    """The best weights so far, the best lower bound, and how exactly the machine is solved.
+# Searches -----------------------------------------------------------------------------------------
 
-    Every evaluation is an iteration, with a line in the history; steps take as many as they need.
+
+class ClassWiseSearch(BoundTracker):
+    """A search over the weights of all classes; every evaluation is one of its iterations.
+
+    Every evaluation adds a line to the history. A step takes as many evaluations as it needs.
 
     Parameters
     ----------
@@ -161,22 +223,28 @@ class ClassWiseSearch(BoundTracker):
         What is being solved.
     start : Start
         Where to begin.
+
+    Attributes
+    ----------
+    last : Evaluation
+        The last one; the next solve starts from its τ.
+    gap_at_progress : float
+        The gap when it last became smaller by enough to count as progress.
     """
 
     problem: ClassWiseProblem
 
     def __init__(self, problem: ClassWiseProblem, start: Start) -> None:
         self.options = problem.options
-        self.inner = self.options.first_tol
-        # The gap when it last became smaller by enough to count.
-        self.closest = np.inf
+        self.machine_tol = self.options.first_machine_tol
+        self.gap_at_progress = np.inf
         theta = problem.start() if start.weights is None else start.weights
-        self.last = problem.evaluate_first(theta, start.beta, self.inner)
+        self.last = problem.evaluate_first(theta, start.beta, self.machine_tol)
         super().__init__(problem, self.last)
 
     def begin(self) -> None:
         self.show(self.gap)
-        self._note_progress()
+        self._update_progress()
 
     def end_step(self) -> None:
         """Do nothing: every evaluation has its line in the history already."""
@@ -185,93 +253,109 @@ class ClassWiseSearch(BoundTracker):
         return super().has_ended() or not self.goes_on()
 
     def evaluate(self, theta: Array) -> Evaluation | None:
-        """Evaluate at θ, from where the last evaluation left τ; None where the search has ended."""
+        """Return the evaluation at θ, started from the last τ; None where the search has ended.
+
+        Its bounds are recorded, and it is counted as an iteration.
+        """
         if self.has_ended():
             return None
         # A step that ends at zero may round to less.
         evaluation = self.problem.evaluate(
-            np.maximum(theta, 0.0), self.last.solution.beta, self.inner
+            np.maximum(theta, 0.0), self.last.solution.beta, self.machine_tol
         )
         if evaluation is None:
             return None
         self.last = evaluation
         self.consider(evaluation)
-        self.show(self.record())
-        self._note_progress()
-        return None if self.has_ended() else evaluation
+        self.show(self.record_iteration())
+        self._update_progress()
+        if self.has_ended():
+            return None
+        return evaluation
 
-    def _note_progress(self) -> None:
-        """Count iterations in vain, and solve the machine as exactly as the gap asks for."""
+    def _update_progress(self) -> None:
+        """Count idle iterations, and adapt the machine tolerance to the gap."""
         if not self.goes_on():
             return
         options = self.options
-        # Once the machine is as exact as can be, steps that do not close the gap are those of
-        # rounding.
-        if self.inner > options.sharpest or self.gap < options.closer * self.closest:
-            self.closest, self.n_idle_steps = self.gap, 0
+        # Iterations without progress count only once the machine is as exact as can be: they are
+        # then due to rounding.
+        machine_is_exact = self.machine_tol <= options.least_machine_tol
+        has_progress = self.gap < options.progress_factor * self.gap_at_progress
+        if not machine_is_exact or has_progress:
+            self.gap_at_progress = self.gap
+            self.n_idle_steps = 0
         else:
             self.n_idle_steps += 1
-        # An error δ in the machine's value is one of √δ in the slopes.
-        self.increase_precision_to(max(self.gap**2, 0.01 * options.tol))
+        # An error δ in the machine's value is one of √δ in the gradient.
+        self.lower_machine_tol_to(max(self.gap**2, LEAST_MACHINE_TOL * options.tol))
 
-    def increase_precision_to(self, inner: float) -> None:
+    def lower_machine_tol_to(self, machine_tol: float) -> None:
         """Solve the machine at least so exactly from now on, as far as rounding allows."""
-        self.inner = min(self.inner, max(inner, self.options.sharpest))
+        allowed = max(machine_tol, self.options.least_machine_tol)
+        self.machine_tol = min(self.machine_tol, allowed)
 
     def finish(self) -> None:
-        """Leave classes without weights whose weights are next to none, if the gap stays within the
-        tolerance."""
-        here, tol = self.proved, self.options.tol
-        total = here.theta.sum(axis=1)
-        tiny = (total > 0) & (0.5 * total <= tol * abs(here.upper))
-        if not tiny.any() or self.gap > tol or len(self.history) >= self.options.max_iter:
+        """Set the weights of classes that hardly have any to zero, if the gap stays within tol."""
+        tightest = self.tightest
+        tol = self.options.tol
+        totals = tightest.theta.sum(axis=1)
+        is_tiny = (totals > 0) & (0.5 * totals <= tol * abs(tightest.upper))
+        has_room = len(self.history) < self.options.max_iter
+        if not is_tiny.any() or self.gap > tol or not has_room:
             return
-        theta = np.where(tiny[:, np.newaxis], 0.0, here.theta)
-        trial = self.problem.evaluate(theta, here.solution.beta, self.inner)
+        theta = np.where(is_tiny[:, np.newaxis], 0.0, tightest.theta)
+        trial = self.problem.evaluate(theta, tightest.solution.beta, self.machine_tol)
         if trial is None:
             return
-        gap = relative_gap(trial.upper, self.problem.lower(trial), self.problem.noise)
+        gap = relative_gap(trial.upper, self.problem.lower_bound(trial), self.problem.noise)
         if gap <= tol:
-            self.best, self.proved, self.gap = trial, trial, gap
-            self.show(self.record())
+            self.best = trial
+            self.tightest = trial
+            self.gap = gap
+            self.show(self.record_iteration())
 
-    def along(self, here: Evaluation, direction: Array) -> Evaluation | None:
-        """Go along the direction as far as pays; None if nothing does, or where the search has
-        ended."""
-        gain = -float(np.sum(self.problem.slopes(here) * direction))
-        # What the step should gain must show above the machine's own error, but for the last steps:
-        # they are too small.
-        self.increase_precision_to(
-            max(0.1 * gain / abs(self.problem.value(here)), 0.01 * self.options.tol)
-        )
-        return self.walk(here, direction, self.evaluate)
+    def follow_direction(self, start: Evaluation, direction: Array) -> Evaluation | None:
+        """Return the end of a line search along a direction; None if no step lowers the value."""
+        # The decrease must show above the machine's own error, except in the last steps, which are
+        # too small for that.
+        decrease = -float(np.sum(self.problem.gradient(start) * direction))
+        relative_decrease = DECREASE_FRACTION * decrease / abs(self.problem.value(start))
+        self.lower_machine_tol_to(max(relative_decrease, LEAST_MACHINE_TOL * self.options.tol))
+        return self.search_line(start, direction, self.evaluate)
 
 
 class QuasiNewtonSearch(ClassWiseSearch):
     """Runs of L-BFGS-B, each with a more exact machine."""
 
     def step(self) -> bool:
-        """Take quasi-Newton steps until the machine's error hides the slope; False if rounding is
-        all that is left."""
+        """Run L-BFGS-B until the machine's error hides the gradient; False where rounding does."""
         from scipy.optimize import minimize
 
         shape = self.best.theta.shape
 
-        def value(x: Array) -> tuple[float, Array]:
+        def value_and_gradient(x: Array) -> tuple[float, Array]:
             evaluation = self.evaluate(x.reshape(shape))
             if evaluation is None:
-                # The search has ended: without a slope, L-BFGS-B ends, too.
+                # The search has ended: with a gradient of zero, L-BFGS-B ends, too.
                 return self.problem.value(self.last), np.zeros_like(x)
-            return self.problem.value(evaluation), self.problem.slopes(evaluation).ravel()
+            return self.problem.value(evaluation), self.problem.gradient(evaluation).ravel()
 
         start = self.problem.balanced(self.best).ravel()
-        options = {"maxcor": 20, "ftol": 0.0, "gtol": 0.0, "maxiter": self.options.max_iter}
+        options = {
+            "maxcor": MAX_CORRECTIONS,
+            "ftol": 0.0,
+            "gtol": 0.0,
+            "maxiter": self.options.max_iter,
+        }
         bounds = [(0.0, None)] * len(start)
-        minimize(value, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
+        minimize(
+            value_and_gradient, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options
+        )
         if self.has_ended():
             return False
-        # The line search gives up where the machine's own error hides the slope.
-        return self.sharpen()
+        # Its line search gives up where the machine's own error hides the gradient.
+        return self.tighten_machine_tol()
 
 
 class ClassNewtonSearch(QuasiNewtonSearch):
@@ -279,111 +363,122 @@ class ClassNewtonSearch(QuasiNewtonSearch):
 
     Attributes
     ----------
-    here : Evaluation
+    current : Evaluation
         Where the next step begins.
     has_right_size : bool
-        Whether the weights are no more of the wrong size altogether.
+        Whether the weights need not be balanced any more.
     n_failures : int
-        Newton steps in a row that failed or were cut short; from the third on none is taken.
+        Newton steps in a row that failed or were cut short; from `MAX_FAILURES` on none is taken.
     """
 
     def __init__(self, problem: ClassWiseProblem, start: Start) -> None:
         super().__init__(problem, start)
-        self.here = self.best
+        self.current = self.best
         self.has_right_size = False
         self.n_failures = 0
 
     def step(self) -> bool:
-        """Rescale the weights, or take a Newton step, or quasi-Newton steps; False if none is left
-        to take."""
-        # While rescaling lowers the value by this factor, the weights are still of the wrong size
-        # altogether.
-        if not self.has_right_size and self.problem.value(self.here) > 1.04 * self.here.upper:
-            return self._go_to(self.evaluate(self.problem.balanced(self.here)))
-        self.has_right_size = True
-        H = self.problem.curvature(self.here) if self.n_failures < 3 else None
+        """Balance the weights, or take a Newton step, or quasi-Newton steps; False at the end."""
+        problem = self.problem
+        if not self.has_right_size:
+            if problem.value(self.current) > BALANCING_FACTOR * self.current.upper:
+                return self._go_to(self.evaluate(problem.balanced(self.current)))
+            self.has_right_size = True
+        H = None
+        if self.n_failures < MAX_FAILURES:
+            H = problem.curvature(self.current)
         if H is None:
-            self.n_failures = 3
+            self.n_failures = MAX_FAILURES
             return super().step()
         return self._newton_step(H)
 
     def _newton_step(self, H: Array) -> bool:
-        here = self.here
-        step = _lowest_point(here.theta, here.q, H) - here.theta
-        trial = self.along(here, step)
-        if trial is None and self.has_ended():
-            return False
-        # Where other samples become free along every step, the curvature here is wrong at its end.
-        is_short = (
-            trial is None or np.abs(trial.theta - here.theta).max() < 0.2 * np.abs(step).max()
-        )
-        self.n_failures = self.n_failures + 1 if is_short else 0
+        """Take a Newton step of the curvature H, or solve the machine again; False at the end."""
+        current = self.current
+        step = _lowest_point(current.theta, current.q, H) - current.theta
+        trial = self.follow_direction(current, step)
         if trial is None:
-            if not self.sharpen():
+            if self.has_ended():
                 return False
-            trial = self.evaluate(here.theta)
+            self.n_failures += 1
+            if not self.tighten_machine_tol():
+                return False
+            return self._go_to(self.evaluate(current.theta))
+        # Where other samples become free along the steps, the curvature of their start is wrong at
+        # their end, and they are cut short.
+        largest_change = np.abs(trial.theta - current.theta).max()
+        is_short = largest_change < SHORT_FRACTION * np.abs(step).max()
+        self.n_failures = self.n_failures + 1 if is_short else 0
         return self._go_to(trial)
 
     def _go_to(self, evaluation: Evaluation | None) -> bool:
         """Begin the next step at an evaluation; False where the search has ended."""
         if evaluation is None:
             return False
-        self.here = evaluation
+        self.current = evaluation
         return True
 
 
 class ProjectedGradientSearch(ClassWiseSearch):
-    """Projected gradient steps, each as long as twice the last one at first.
+    """Projected gradient steps, the first trial of each twice as long as the last step.
 
     Attributes
     ----------
-    here : Evaluation or None
+    current : Evaluation or None
         Where the next step begins; None before the first.
     size : float
-        Its first trial.
+        Size of its first trial.
     """
 
-    here: Evaluation | None = None
+    current: Evaluation | None = None
     size: float = 1.0
 
     def step(self) -> bool:
-        """Balance the weights, or take a gradient step and rescale; False if rounding is all that
-        is left."""
-        problem, here = self.problem, self.here
-        if here is None:
-            self.here = self.evaluate(problem.balanced(self.best))
-            return self.here is not None
-        slope, theta = problem.slopes(here), here.theta
+        """Balance the weights, or take a gradient step and rescale; False at the end."""
+        problem = self.problem
+        current = self.current
+        if current is None:
+            self.current = self.evaluate(problem.balanced(self.best))
+            return self.current is not None
+        theta = current.theta
+        gradient = problem.gradient(current)
 
-        def projected(size: float) -> Evaluation | None:
-            return self.evaluate(np.maximum(theta - size * slope, 0.0))
+        def evaluate_step(size: float) -> Evaluation | None:
+            return self.evaluate(np.maximum(theta - size * gradient, 0.0))
 
-        falling = np.where(theta > 0, slope, np.minimum(slope, 0.0))
-        promise = -float(np.sum(falling**2))
-        found = line_search(projected, here, promise, Trials(20, self.size), value=problem.value)
+        projected_gradient = np.where(theta > 0, gradient, np.minimum(gradient, 0.0))
+        slope = -float(np.sum(projected_gradient**2))
+        trials = Trials(MAX_GRADIENT_TRIALS, self.size)
+        step = line_search(evaluate_step, current, slope, trials, value=problem.value)
         if self.has_ended():
             return False
-        if found is None:
+        if step is None:
             self.size = 1.0
-            return self.sharpen()
-        size, end = found
-        # Rescaling balances the regulariser; the value there is that of the machine, not
-        # extrapolated by the slope.
-        self.here, self.size = self.evaluate(problem.rescaled(end)[0]), 2.0 * size
-        return self.here is not None
+            return self.tighten_machine_tol()
+        size, end = step
+        # Rescaling balances the regulariser. The machine is solved there, because the gradient says
+        # too little about the value there.
+        theta, _ = problem.rescaled(end)
+        self.current = self.evaluate(theta)
+        self.size = 2.0 * size
+        return self.current is not None
+
+
+# Learners -----------------------------------------------------------------------------------------
 
 
 class ClassWiseLearner(Learner):
-    """Finds the weights θ ≥ 0 of every class and kernel; `max_iter` counts solves of the inner
-    machine."""
+    """Finds the weights θ ≥ 0 of every class and kernel.
+
+    `max_iter` counts solves of the inner machine.
+    """
 
     machine_needs = ()
     stalled = ROUNDING
 
     def _learn(self, stack: GramStack, machine: Machine, start: Start) -> Learned:
-        return (
-            self.search(ClassWiseProblem(stack, machine, self.options), start).improve().learned()
-        )
+        problem = ClassWiseProblem(stack, machine, self.options)
+        return self.search(problem, start).improve().learned()
 
     @abstractmethod
     def search(self, problem: ClassWiseProblem, start: Start) -> ClassWiseSearch:
@@ -391,12 +486,12 @@ class ClassWiseLearner(Learner):
 
 
 class ClassNewton(ClassWiseLearner):
-    """Newton steps on the convex value ½ Σθ + J(θ) over θ ≥ 0, with the exact curvature of the
-    inner machine.
+    """Newton steps on the convex value ½ Σθ + J(θ) over θ ≥ 0.
 
-    Between changes of the set of free coefficients J is smooth, and its curvature follows from the
-    free samples' blocks of the classes' matrices (`multiclass_curvature`). Where steps fail or are
-    cut short, at kinks, or where the blocks are too large, quasi-Newton steps take over.
+    They use the exact curvature of the inner machine. Between changes of the set of free
+    coefficients J is smooth, and its curvature follows from the free samples' blocks of the
+    classes' matrices (`multiclass_curvature`). Where steps fail or are cut short, at kinks, or
+    where the blocks are too large, quasi-Newton steps take over.
     """
 
     def search(self, problem: ClassWiseProblem, start: Start) -> ClassNewtonSearch:
@@ -411,50 +506,62 @@ class QuasiNewton(ClassWiseLearner):
 
 
 class ProjectedGradient(ClassWiseLearner):
-    """The published scheme: gradient steps projected on θ ≥ 0, a line search on the re-solved
-    value, and rescaling."""
+    """The published scheme: projected gradient steps on the value over θ ≥ 0.
+
+    Each has a line search on the re-solved value, and is followed by rescaling.
+    """
 
     def search(self, problem: ClassWiseProblem, start: Start) -> ProjectedGradientSearch:
         return ProjectedGradientSearch(problem, start)
 
 
-def _lowest_point(theta: Array, q: Array, H: Array, least: float = 0.1) -> Array:
+# The quadratic model of a Newton step -------------------------------------------------------------
+
+
+def _lowest_point(theta: Array, q: Array, H: Array) -> Array:
     """Return where ½ Σθ − ⟨q, δ⟩ + ½ δᵀHδ is least over the weights θ + δ that are to be trusted.
 
-    A class that would lose its weights keeps the share `least` of each.
+    A class that would lose its weights keeps `LEAST_CLASS_FRACTION` of each.
+
+    Parameters
+    ----------
+    theta, q : ndarray of shape (classes, P)
+        The weights, and ½ τ_cᵀK_rτ_c.
+    H : ndarray of shape (classes * P, classes * P)
+        The curvature.
     """
     A = damped(H)
-    # The steps of weights that are to grow are lengthened by their slopes instead.
+    # Only steps of weights that shrink end at the floor. Those of weights that grow are lengthened
+    # by their gradients instead.
     floor = trusted_floor(theta.ravel(), q.ravel(), np.diag(H), common=0.5).reshape(theta.shape)
     floor = np.minimum(floor, theta)
-    # The slopes upward, q − ½, are made longer where a weight is far too small. There q falls like
-    # θ⁻², and q^(−½) is nearly linear in θ: Newton's method for the root of q^(−½) − 2^½ has the
-    # same matrix and this right-hand side, and takes a step where the plain one would take many of
-    # half that length.
-    upward = np.where((theta > 0) & (q > 0.5), 2.0 * q * (np.sqrt(2.0 * q) - 1.0), q - 0.5).ravel()
+    # The ascent q − ½ is made longer where a weight is far too small. There q falls like θ⁻², and
+    # q^(−½) is nearly linear in θ: Newton's method for the root of q^(−½) − 2^½ has the same matrix
+    # and this right-hand side, and takes a step where the plain one would take many of half that
+    # length.
+    is_too_small = (theta > 0) & (q > 0.5)
+    ascent = np.where(is_too_small, 2.0 * q * (np.sqrt(2.0 * q) - 1.0), q - 0.5).ravel()
 
-    def lowest(floor: Array) -> Array:
+    def minimise_above(floor: Array) -> Array:
         # The quadratic model over a box is itself a program of the one form all machines share.
-        zero, given = np.zeros(theta.size), floor.ravel()
-        # No weight becomes larger in one step than ten times the largest.
-        box = Program(
-            upward + A @ (theta.ravel() - given), zero, zero + 10.0 * theta.max(), zero, total=None
-        )
-        start = theta.ravel() - given
-        return floor + solve_smo(
-            A, box, warm_start=start, tol=1e-10, max_iter=100_000
-        ).beta.reshape(theta.shape)
+        zero = np.zeros(theta.size)
+        start = theta.ravel() - floor.ravel()
+        upper = zero + MAX_GROWTH * theta.max()
+        box = Program(ascent + A @ start, zero, upper, zero, total=None)
+        solution = solve_smo(A, box, warm_start=start, tol=MODEL_TOL, max_iter=MAX_MODEL_STEPS)
+        return floor + solution.beta.reshape(theta.shape)
 
-    found = lowest(floor)
+    lowest = minimise_above(floor)
     # Without weights a class has no outputs, and no curvature that leads back: it loses them in
     # several steps, unless all classes lose theirs.
-    lost = found.sum(axis=1) < least * theta.sum(axis=1)
-    if not lost.any() or lost.all():
-        return found
-    return lowest(np.where(lost[:, np.newaxis], np.maximum(floor, least * theta), floor))
+    loses_weights = lowest.sum(axis=1) < LEAST_CLASS_FRACTION * theta.sum(axis=1)
+    if not loses_weights.any() or loses_weights.all():
+        return lowest
+    raised_floor = np.maximum(floor, LEAST_CLASS_FRACTION * theta)
+    return minimise_above(np.where(loses_weights[:, np.newaxis], raised_floor, floor))
 
 
-#: How weights of every class are learned, by the name that `solver` gives it.
+#: Learners of the weights of every class, by the names of the parameter `solver`.
 CLASS_WISE_SOLVERS: dict[str, type[Learner]] = {
     "newton": ClassNewton,
     "quasi_newton": QuasiNewton,

@@ -1,4 +1,4 @@
-"""Weights of every class, learned for all of them at once, and what two classes have in common."""
+"""The method of weights per class and kernel: its learner, its function and its attributes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from kernelmosaic.multiclass.learning import matrix_dtype
 
 @dataclass(frozen=True)
 class DifferenceFunction(Function):
-    """Of two classes that have a function each, by how much the second is ahead."""
+    """The difference of the functions of two classes: that of the second less that of the first."""
 
     def outputs(self, X: MatrixLike) -> Array:
         return np.diff(self.expansion.values(X)) + self.intercept
@@ -43,15 +43,14 @@ class ClassWiseMethod(WeightMethod):
     memory_budget: float | None = None
 
     def learner(self, task: Task, data: TrainingSet, machines: Sequence[Any]) -> Learner:
-        """Return what learns the weights, or raise if there is no room for a matrix per class."""
+        """Return the learner of the weights; raise where a matrix per class exceeds the memory."""
         learner = super().learner(task, data, machines)
         stack = data.stack
         if not stack.writes_matrices:
             return learner
         n_classes = len(task.classes)
-        needed_bytes = (
-            n_classes * stack.n_samples**2 * matrix_dtype(stack, learner.options).itemsize
-        )
+        itemsize = matrix_dtype(stack, learner.options).itemsize
+        needed_bytes = n_classes * stack.n_samples**2 * itemsize
         if self.memory_budget is None:
             free_bytes = default_budget()
         else:

@@ -30,6 +30,13 @@ from kernelmosaic.gram.row_blocks import ArrayRows, RowSource
 from kernelmosaic.multiclass.task import Posteriors
 from kernelmosaic.stacking import check_row_names
 
+#: Smallest probability of a class: a few samples cannot rule it out. Chosen by hand.
+LEAST_POSTERIOR = 1e-3
+#: Distances that are computed at a time: 32 megabytes of them.
+BLOCK_DISTANCES = 2**22
+#: Distances that differ by less than this, relative to their size, are equal up to rounding.
+EQUAL_DISTANCES = 1e-9
+
 
 class PosteriorMKLClassifier(MKLClassifier):
     """Classification from class posteriors, on a weighted sum of kernels.
@@ -74,7 +81,8 @@ class PosteriorMKLClassifier(MKLClassifier):
         The targets of the fit.
     classes_ : ndarray
         The class labels; 0, 1, … for a matrix of posteriors.
-    weights_, dual_coef_, support_, n_support_, intercept_, objective_, duality_gap_, converged_,
+    weights_, dual_coef_, support_, n_support_, intercept_, objective_, duality_gap_, converged_
+        As in `MKLClassifier`.
     solver_, n_iter_, n_solves_, history_
         As in `MKLClassifier`.
 
@@ -93,13 +101,14 @@ class PosteriorMKLClassifier(MKLClassifier):
     array([0, 1])
     """
 
-    # It cannot be learned here.
+    # C cannot be learned with the weights.
     C: float
     # Samples must have all views.
     missing = None
 
     _knows_probabilities = True
-    # Targets of a fold would be posteriors that its samples do not have by themselves.
+    # There is no search over C: the posteriors of the samples of a fold, estimated from all
+    # samples, would depend on the held-out ones.
     path_rule: ClassVar[PathRule | None] = None
 
     def __init__(
@@ -172,50 +181,51 @@ class PosteriorMKLClassifier(MKLClassifier):
         check_choice("estimate", self.estimate, ("neighbors", "density"))
         check_row_names(X, y=y)
         target = np.asarray(to_host(y))
-        if target.ndim == 2 and target.shape[1] > 1:
-            given = self._read_input(
-                X, _check_posteriors(target), sample_weight, COLUMNS_OF_CLASSES
-            )
-            P = given.y
+        has_posteriors = target.ndim == 2 and target.shape[1] > 1
+        if has_posteriors:
+            P = _check_posteriors(target)
+            inputs = self._read_input(X, P, sample_weight, COLUMNS_OF_CLASSES)
+            P = inputs.y
             self.classes_ = np.arange(P.shape[1])
             labels = P.argmax(axis=1)
         else:
-            given = self.validated(X, y, sample_weight)
-            self.classes_ = find_classes(given.y, given.weight, type(self).__name__)
-            P = self._estimate(given.X, given.y, given.weight)
-            # Samples of weight zero may have classes of their own.
-            labels = np.minimum(Labels(self.classes_).codes(given.y), len(self.classes_) - 1)
+            inputs = self.validated(X, y, sample_weight)
+            self.classes_ = find_classes(inputs.y, inputs.weight, type(self).__name__)
+            P = self._estimate(inputs.X, inputs.y, inputs.weight)
+            # Samples of weight zero may have other classes: their label does not matter.
+            labels = np.minimum(Labels(self.classes_).codes(inputs.y), len(self.classes_) - 1)
         self.posteriors_ = P
-        soft = replace(given, y=np.column_stack([labels, P]))
-        return self.fit_input(soft, store=active_store())
+        soft_inputs = replace(inputs, y=np.column_stack([labels, P]))
+        return self.fit_input(soft_inputs, store=active_store())
 
     def _estimate(self, X: MatrixLike, y: AnyArray, weight: Array | None) -> Array:
-        """Return the posteriors of the classes, of shape (n, classes)."""
-        # Every sample is compared with every other, for which a memory map can be read like an
-        # array.
-        X = check_array(X.X, dtype=(np.float64, np.float32)) if isinstance(X, ArrayRows) else X
+        """Return the posteriors of the classes, estimated from labels, of shape (n, classes)."""
+        # Every sample is compared with every other. A memory map is read like an array for that.
+        if isinstance(X, ArrayRows):
+            X = check_array(X.X, dtype=(np.float64, np.float32))
         if isinstance(X, RowSource):
             raise ValueError(
                 "y: posteriors are estimated from arrays and memory maps only; for samples in"
                 " Parquet files or Dask collections give the matrix of posteriors."
             )
-        if getattr(X, "dtype", np.dtype(object)).kind not in "fiu" or self._input_rules.kinds != (
-            "numbers",
-        ):
+        dtype = getattr(X, "dtype", np.dtype(object))
+        if dtype.kind not in "fiu" or self._input_rules.kinds != ("numbers",):
             raise ValueError(
                 "y: posteriors are estimated from numeric features only; give the matrix of"
                 " posteriors."
             )
-        X = X.toarray() if hasattr(X, "toarray") else X
-        all_rows = np.ones(len(y)) if weight is None else weight
-        members: Array = (np.asarray(y)[:, np.newaxis] == self.classes_) * all_rows[:, np.newaxis]
+        if hasattr(X, "toarray"):
+            X = X.toarray()
+        if weight is None:
+            weight = np.ones(len(y))
+        is_member = np.asarray(y)[:, np.newaxis] == self.classes_
+        members: Array = is_member * weight[:, np.newaxis]
         if self.estimate == "density":
-            found = density_posteriors(X, members, self.bandwidth)
+            P = density_posteriors(X, members, self.bandwidth)
         else:
-            found = neighbor_posteriors(X, members, self.n_neighbors)
-        return np.round(
-            found, 12
-        )  # samples are put in an order by them, and equal ones must not differ
+            P = neighbor_posteriors(X, members, self.n_neighbors)
+        # Samples are ordered by their posteriors, so rounding must not make equal ones differ.
+        return np.round(P, 12)
 
     def _task(self) -> Posteriors:
         return Posteriors(type(self).__name__, self.classes_, C=self.C)
@@ -226,21 +236,25 @@ class PosteriorMKLClassifier(MKLClassifier):
         Two classes: f is fitted to 2 Pr(+1 | x) − 1. More: f_c to 2 Pr(c | x) up to a constant of
         the sample, which the nearest point of the simplex does not depend on.
         """
-        P = np.maximum(project_to_simplex(0.5 * per_class(outputs)), 1e-3)
+        P = np.maximum(project_to_simplex(0.5 * per_class(outputs)), LEAST_POSTERIOR)
         return np.asarray(P / P.sum(axis=1, keepdims=True))
 
 
 def project_to_simplex(V: Array) -> Array:
-    """Return the nearest points to the rows of V that are not negative and sum to one."""
-    falling = -np.sort(-V, axis=1)
-    # max(v − t, 0) with the t for which it sums to one: that of the largest entries that stay above
-    # it.
-    t = (np.cumsum(falling, axis=1) - 1.0) / np.arange(1, V.shape[1] + 1)
-    last = np.sum(falling > t, axis=1, keepdims=True) - 1
+    """Return the points of the simplex nearest to the rows of V, of the shape of V.
+
+    They are max(v − t, 0) with the t for which their entries sum to one.
+    """
+    descending = -np.sort(-V, axis=1)
+    # The t if the k largest entries are positive, for every k. The right k is the last one for
+    # which they are.
+    t = (np.cumsum(descending, axis=1) - 1.0) / np.arange(1, V.shape[1] + 1)
+    last = np.sum(descending > t, axis=1, keepdims=True) - 1
     return np.asarray(np.maximum(V - np.take_along_axis(t, last, axis=1), 0.0))
 
 
 def _check_posteriors(y: TargetLike) -> Array:
+    """Return posteriors as an array, or raise a ValueError if they are no probabilities."""
     P = np.asarray(check_array(y, dtype=np.float64, input_name="y"))
     if P.min() < 0 or P.max() > 1:
         raise ValueError(
@@ -256,11 +270,15 @@ def _check_posteriors(y: TargetLike) -> Array:
     return P
 
 
-# Posteriors from labels: the shares of the classes near a sample ----------------------------------
+# Posteriors from labels ---------------------------------------------------------------------------
 
 
-def neighbor_posteriors(X: Array, members: Array, n_neighbors: int, at_once: int = 2**22) -> Array:
-    """Return the shares of the classes among each sample's nearest neighbours, itself included.
+def neighbor_posteriors(
+    X: Array, members: Array, n_neighbors: int, block_distances: int = BLOCK_DISTANCES
+) -> Array:
+    """Return the fractions of the classes among each sample's nearest neighbours.
+
+    The sample itself is among them.
 
     Parameters
     ----------
@@ -270,46 +288,54 @@ def neighbor_posteriors(X: Array, members: Array, n_neighbors: int, at_once: int
         The weight of each sample in the column of its class, zero elsewhere.
     n_neighbors : int
         How many there are, by weight; all at the distance of the last count as well.
-    at_once : int
-        Distances held at the same time.
+    block_distances : int
+        Distances that are computed at a time.
+
+    Returns
+    -------
+    P : ndarray of shape (n, classes)
+        Equal fractions for a sample whose neighbours have no weight.
     """
     P = np.empty(members.shape)
     weight = members.sum(axis=1)
-    each = (row for rows in row_strips(len(X), at_once // len(X)) for row in cdist(X[rows], X))
-    for i, distances in enumerate(each):
-        order = np.argsort(distances, kind="stable")
-        reached = int(np.searchsorted(np.cumsum(weight[order]), n_neighbors))
-        # All at the distance of the last, up to rounding: the order of the samples does not rank
-        # equal distances.
-        within = distances <= (1.0 + 1e-9) * distances[order[min(reached, len(order) - 1)]]
-        shares = members[within].sum(axis=0)
-        P[i] = shares / shares.sum() if shares.sum() > 0 else 1.0 / len(shares)
+    for rows in row_strips(len(X), block_distances // len(X)):
+        for i, distances in enumerate(cdist(X[rows], X), start=rows.start):
+            order = np.argsort(distances, kind="stable")
+            last = int(np.searchsorted(np.cumsum(weight[order]), n_neighbors))
+            last = min(last, len(order) - 1)
+            # All samples at the distance of the last count: the order of the samples does not rank
+            # equal distances.
+            radius = (1.0 + EQUAL_DISTANCES) * distances[order[last]]
+            class_weights = members[distances <= radius].sum(axis=0)
+            total = class_weights.sum()
+            P[i] = class_weights / total if total > 0 else 1.0 / len(class_weights)
     return P
 
 
-def density_posteriors(X: Array, members: Array, bandwidth: Any, at_once: int = 2**22) -> Array:
-    """Return Bayes' rule, Pr(c) p(x | c) / Σ_c' Pr(c') p(x | c'), with Gaussian densities p(· | c)
-    around the samples.
+def density_posteriors(
+    X: Array, members: Array, bandwidth: Any, block_distances: int = BLOCK_DISTANCES
+) -> Array:
+    """Return the posteriors by Bayes' rule with a Gaussian kernel density of every class.
 
-    With Pr(c) the share of class c and p(x | c) the mean of the Gaussians at its samples, all of
-    one width h, the rule is Σ_{j of class c} exp(−‖x − x_j‖² / 2h²) over the same sum of all
-    samples.
+    They are Pr(c) p(x | c) / Σ_c' Pr(c') p(x | c'), of shape (n, classes). With Pr(c) the share of
+    class c and p(x | c) the mean of the Gaussians at its samples, all of one width h, the rule is
+    Σ_{j of class c} exp(−‖x − x_j‖² / 2h²) over the same sum of all samples.
 
     Parameters
     ----------
-    X, members, at_once
+    X, members, block_distances
         As in `neighbor_posteriors`.
     bandwidth : float or "scott"
         The width h, or Scott's rule for it; see `scott_bandwidth`.
     """
     h = scott_bandwidth(X, members) if isinstance(bandwidth, str) else float(bandwidth)
-    counted = members.any(axis=1)
+    has_weight = members.any(axis=1)
     sums = np.empty(members.shape)
-    for rows in row_strips(len(X), at_once // len(X)):
+    for rows in row_strips(len(X), block_distances // len(X)):
         distances = cdist(X[rows], X, "sqeuclidean")
-        # From the nearest sample that counts: the sums cannot all vanish, however narrow the
-        # Gaussians are.
-        distances -= distances[:, counted].min(axis=1, keepdims=True)
+        # Measured from the nearest sample that has a weight, the sums cannot all be zero, however
+        # narrow the Gaussians are. The factor cancels.
+        distances -= distances[:, has_weight].min(axis=1, keepdims=True)
         with np.errstate(over="ignore"):
             distances /= max(2.0 * h * h, np.finfo(float).tiny)
         sums[rows] = np.exp(-np.maximum(distances, 0.0)) @ members
@@ -317,11 +343,16 @@ def density_posteriors(X: Array, members: Array, bandwidth: Any, at_once: int = 
 
 
 def scott_bandwidth(X: Array, members: Array) -> float:
-    """Return s n^(−1/(d+4)): s² the variance within the classes, averaged over the d columns; n the
-    mean class size."""
-    sizes = members.sum(axis=0)
-    means = (members.T @ X) / sizes[:, np.newaxis]
-    within = sum(
-        float(m @ ((X - mean) ** 2).mean(axis=1)) for m, mean in zip(members.T, means, strict=True)
+    """Return Scott's bandwidth s n^(−1/(d+4)).
+
+    s² is the variance within the classes, averaged over the d columns of X, and n the mean class
+    size. The parameters are those of `density_posteriors`.
+    """
+    class_sizes = members.sum(axis=0)
+    class_means = (members.T @ X) / class_sizes[:, np.newaxis]
+    squares = sum(
+        float(weights @ ((X - mean) ** 2).mean(axis=1))
+        for weights, mean in zip(members.T, class_means, strict=True)
     )
-    return float(np.sqrt(within / sizes.sum()) * sizes.mean() ** (-1.0 / (X.shape[1] + 4)))
+    s = np.sqrt(squares / class_sizes.sum())
+    return float(s * class_sizes.mean() ** (-1.0 / (X.shape[1] + 4)))

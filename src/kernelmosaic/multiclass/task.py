@@ -1,4 +1,4 @@
-"""From classes, or their posteriors, to machines, and from outputs to classes."""
+"""Tasks that make machines from classes or posteriors, and classes from outputs."""
 
 from __future__ import annotations
 
@@ -14,6 +14,10 @@ from kernelmosaic.engine.tasks import ClassTask
 from kernelmosaic.machines.base import CrammerSinger
 from kernelmosaic.multiclass.machine import posterior_machine
 
+#: Outputs of classes that differ by less than this, relative to one plus their size, are equal up
+#: to rounding. Chosen by hand.
+EQUAL_OUTPUTS = 1e-9
+
 
 @dataclass(frozen=True, eq=False)
 class BilinearClasses(ClassTask):
@@ -28,7 +32,7 @@ class BilinearClasses(ClassTask):
 
 @dataclass(frozen=True, eq=False)
 class Posteriors(ClassTask):
-    """Posteriors of the classes; y has a column of labels before them."""
+    """Posteriors of the classes; y has a column of labels, then one column per class."""
 
     C: float = 1.0
 
@@ -36,17 +40,17 @@ class Posteriors(ClassTask):
         return self
 
     def machines(self, y: TargetLike, weight: Array) -> list[Any]:
-        return [posterior_machine(y[:, 1:], check_C(self.C), weight, y[:, 0].astype(np.intp))]
+        labels = y[:, 0].astype(np.intp)
+        posteriors = y[:, 1:]
+        return [posterior_machine(posteriors, check_C(self.C), weight, labels)]
 
     def decide(self, outputs: Array, intercept: Array) -> AnyArray:
         if outputs.shape[1] == 1:
             return super().decide(outputs, intercept)
-        # Two posteriors that are equal have equal outputs: of outputs that differ by rounding only,
-        # the first is taken.
-        best = outputs.max(axis=1, keepdims=True)
-        return np.asarray(
-            self.classes[(outputs >= best - 1e-9 * (1.0 + np.abs(best))).argmax(axis=1)]
-        )
+        # Classes of equal posteriors have equal outputs up to rounding: the first of them is taken.
+        largest = outputs.max(axis=1, keepdims=True)
+        is_largest = outputs >= largest - EQUAL_OUTPUTS * (1.0 + np.abs(largest))
+        return np.asarray(self.classes[is_largest.argmax(axis=1)])
 
     def count_support(self, y: TargetLike, support: Indices) -> Indices:
         return np.bincount(y[support, 0].astype(np.intp), minlength=len(self.classes))

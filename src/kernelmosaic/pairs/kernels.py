@@ -134,6 +134,7 @@ class Pairwise(Kernel):
 
     @property
     def input_kind(self) -> str:  # type: ignore[override]
+        """What the kernel reads: ``"numbers"`` if both sides do, else a table."""
         self._check_parameters()
         if self.left.input_kind == "numbers" and self.right.input_kind == "numbers":
             return "numbers"
@@ -141,15 +142,18 @@ class Pairwise(Kernel):
 
     @property
     def keeps_scale(self) -> bool:  # type: ignore[override]
+        """Whether the columns of a side must not be standardised."""
         return self.left.keeps_scale or self.right.keeps_scale
 
     def _learn(self, samples: FitSamples) -> Self:
+        """Fit clones of both kernels to the distinct members of their sides."""
         left, right = self.members(samples.X)
         self.left_ = clone(self.left).fit(left.values)
         self.right_ = clone(self.right).fit(right.values)
         return self
 
     def validate(self, X: MatrixLike) -> MatrixLike:
+        """Return pairs as an array, or raise naming what is wrong with them."""
         self._check_parameters()
         if self.input_kind == "numbers":
             X = super().validate(X)
@@ -179,6 +183,7 @@ class Pairwise(Kernel):
         return Members.of(left), Members.of(right)
 
     def _block(self, X: MatrixLike, Y: MatrixLike) -> Block:
+        """Return the kernel between pairs, computed from matrices of the distinct members."""
         a, b = self.members(X)
         c, d = (a, b) if Y is X else self.members(Y)
         K: Any = 0.0
@@ -226,6 +231,7 @@ class Pairwise(Kernel):
         return not np.any(self._both_orders(X, A * A[i, j], exchanged))
 
     def _diagonal(self, X: MatrixLike) -> Array:
+        """Return k(x, x) of every pair."""
         a, b = self.members(X)
         left, right = self._side_diagonals(a, b)
         if MODES[self.mode]:
@@ -257,11 +263,13 @@ class Pairwise(Kernel):
         return f"Pairwise({', '.join(arguments)})"
 
     def entry_roundings(self, X: MatrixLike) -> float:
+        """Return how many roundings an entry of both sides together is wrong by."""
         return self.left.entry_roundings(X[:, : self.split]) + self.right.entry_roundings(
             X[:, self.split :]
         )
 
     def _check_parameters(self) -> None:
+        """Raise if a parameter is not one of the values that it may have."""
         check_kernel("left", self.left, "Pairwise")
         check_kernel("right", self.right, "Pairwise")
         if not is_whole(self.split):

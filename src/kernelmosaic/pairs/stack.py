@@ -384,12 +384,14 @@ class PairSums(SupportSums):
     """The sums over support pairs that share members, by products with matrices of the members."""
 
     def strips(self, X: MatrixLike, device: str | None) -> Iterator[tuple[slice, Views]]:
+        """Yield all pairs as one strip, unless there are no kernels or no support."""
         if len(self.kernel_set) and self.beta.shape[-1]:
             yield slice(0, X.shape[0]), self.views_of(X)
 
     def products(
         self, strip: Views, kernels: Sequence[int], device: str | None
     ) -> Iterator[tuple[int, Array]]:
+        """Yield (k, sums of kernel k at the pairs) for these kernels."""
         factors = PairFactors.between(
             self.kernel_set.take(kernels), strip.take(kernels), self.samples.take(kernels)
         )
@@ -431,25 +433,30 @@ class PairStack(MatrixStack):
         self.nbytes = sum(K.nbytes for K in (*factors.A, *factors.B))
 
     def support_sums(self, kernel_set: KernelSet, samples: Views, beta: Array) -> PairSums:
+        """Return the sums over support pairs, by products with matrices of the members."""
         return PairSums(kernel_set, samples, beta)
 
     def take(self, rows: Indices, stored: bool = False) -> PairStack:
+        """Return the stack of these pairs, with the same matrices of the members."""
         return PairStack(self.factors.take(rows), self.diagonals[:, rows], self.options, self.form)
 
     def placed_blocks(
         self, kernels: Kernels, rows: Rows, columns: Rows
     ) -> Iterator[tuple[int, Array]]:
+        """Yield (m, K_m[rows][:, columns]) for these kernels."""
         unit_weights = np.eye(self.n_kernels)
         for m in kernels:
             plan = self.factors.plan(unit_weights[m])
             yield int(m), self.factors.block(plan, rows, columns)
 
     def combine(self, weights: AnyArray, out: ArrayOrTensor = None) -> Gram:
+        """Return the combined kernel of weights (P,) or gates (n, P), known by products."""
         return PairGram(self, np.array(weights, dtype=np.float64))
 
     def _multiply(
         self, right: dict[int, ArrayOrTensor], rows: Rows, columns: Rows, out: ArrayOrTensor
     ) -> None:
+        """Add K_m[rows, columns] right[m] to out[m], with the same right[m] for every kernel m."""
         # Every kernel is multiplied by the same coefficients.
         coefficients = np.zeros((self.n_samples, out.shape[2]))
         coefficients[columns] = next(iter(right.values()), 0.0)
@@ -486,6 +493,7 @@ class PairStack(MatrixStack):
         return out
 
     def quadratic_forms(self, beta: AnyArray, kernels: Kernels | None = None) -> Array:
+        """Return ½ Σ_c β_cᵀ K_m β_c for every kernel, of shape (P,)."""
         columns = beta.reshape(len(beta), -1)
         return 0.5 * self.bilinear_forms(columns, columns)
 
@@ -527,9 +535,11 @@ class PairGram(Gram):
 
     @property
     def _has_gates(self) -> bool:
+        """Whether the weights are gates."""
         return self.weights.ndim == 2
 
     def products(self, beta: ArrayOrTensor, exact: bool = False) -> ArrayOrTensor:
+        """Return Kβ, of the shape of β."""
         factors = self.stack.factors
         columns = beta.reshape(self.n_samples, -1)
         n_columns = int(np.prod(beta.shape[1:]))
@@ -566,6 +576,7 @@ class PairGram(Gram):
         return out
 
     def take(self, rows: RowIndex) -> Gram:
+        """Return the kernel of these pairs, as a matrix if they are few."""
         if len(rows) <= self.block_samples:
             return DenseGram(self.block(rows))
         gram = self._of_pairs(rows)
@@ -577,6 +588,7 @@ class PairGram(Gram):
         return PairGram(self.stack.take(rows), weights)
 
     def diagonal(self) -> Array:
+        """Return the diagonal of K, of shape (n,)."""
         diagonals = self.stack.diagonals
         if self._has_gates:
             values = (self.weights.T**2 * diagonals).sum(axis=0)
@@ -632,6 +644,7 @@ class PairGram(Gram):
         return self._strong[1]
 
     def _make_strong_preconditioner(self, ridge: Array) -> Callable[[Array], Array]:
+        """Return the function that `strong_preconditioner` keeps."""
         options, n = self.stack.options, self.n_samples
         if n <= self.block_samples:
             with suppress(np.linalg.LinAlgError):
@@ -641,6 +654,7 @@ class PairGram(Gram):
         return NystromInverse(self.products, ridge, rank)
 
     def solve_free(self, rows: Indices, ridge: Array, right: Array) -> Array:
+        """Return roughly (K_rows + diag ridge)⁻¹ right for the block of these pairs."""
         if len(rows) <= self.stack.options.pair_factorised:
             return super().solve_free(rows, ridge, right)
         gram = self._of_pairs(rows)

@@ -97,7 +97,9 @@ def fitted_model(
 def lacking_views(model: Estimator, X: MatrixLike) -> Mask:
     """Return whether samples lack the view of each kernel, of shape (n, len(view_names_))."""
     missing: Any = getattr(model.function_.expansion.sums, "missing", None)
-    present = None if missing is None else missing.present_in(model.read(X))
+    present: Mask | None = None
+    if missing is not None:
+        present = missing.present_in(model.read(X))
     if present is None:
         return np.zeros((_num_samples(X), len(model.view_names_)), dtype=bool)
     return ~present
@@ -282,11 +284,17 @@ def class_groups(
     return groups
 
 
-def shortened(names: list[str], most: int = 36) -> list[str]:
+def shorten_names(names: list[str], most: int = 36) -> list[str]:
     """Return names of at most `most` letters, long ones without their middle.
 
     If the names would no longer differ, they are returned as they are.
     """
     half = most // 2
-    short = [name if len(name) <= most else f"{name[: half - 1]}…{name[-half:]}" for name in names]
-    return short if len(set(short)) == len(set(names)) else names
+    short_names = []
+    for name in names:
+        if len(name) > most:
+            name = f"{name[: half - 1]}…{name[-half:]}"
+        short_names.append(name)
+    if len(set(short_names)) < len(set(names)):
+        return names
+    return short_names

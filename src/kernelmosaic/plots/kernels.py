@@ -121,7 +121,9 @@ class KernelWeightsDisplay(Display):
         weights = model.weight_shares_
         if learned is None:
             chose_equal_weights = getattr(model, "norm_", None) == "uniform"
-            learned = model.weights_by_norm_ if chose_equal_weights else {}
+            learned = {}
+            if chose_equal_weights:
+                learned = model.weights_by_norm_
         beside = {
             f"learned, norm {norm}": norm_weights
             for norm, norm_weights in learned.items()
@@ -159,7 +161,7 @@ class KernelWeightsDisplay(Display):
         self.shown_ = order if sort else np.sort(order)
         self.bars_: Any = None
         self.image_: Any = None
-        labels = drawing.shortened([self.names[m] for m in self.shown_])
+        labels = drawing.shorten_names([self.names[m] for m in self.shown_])
         ax = self._use_axes(ax, self._size(max(map(len, labels))))
         if self.weights.ndim == 1:
             self._draw_bars(ax, labels, style)
@@ -216,7 +218,7 @@ class KernelWeightsDisplay(Display):
         turned = {}
         if max(map(len, labels)) > _SHORT_NAME:
             turned = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"}
-        ax.set_xticks(np.arange(len(labels)), drawing.shortened(labels), fontsize=9, **turned)
+        ax.set_xticks(np.arange(len(labels)), drawing.shorten_names(labels), fontsize=9, **turned)
         ax.set_xlabel(self._rows_are)
         ax.tick_params(axis="x", length=0)
         if n_columns <= _MOST_NUMBERED_COLUMNS:
@@ -492,7 +494,9 @@ class StabilityDisplay(InspectionDisplay):
             f"weight, and {100 * result.confidence_level:g} % of those of"
             f" {len(result.resampled_weights)} resamples"
         )
-        ax.set_xlabel(label if of_class is None else f"{label}, class {of_class}")
+        if of_class is not None:
+            label += f", class {of_class}"
+        ax.set_xlabel(label)
         return self
 
     def _draw_frequencies(self, ax: AxesOrNone) -> Self:
@@ -604,7 +608,7 @@ class FeatureImportanceDisplay(InspectionDisplay):
         names = {}
         for view, numbers in columns.items():
             # Names are shortened one by one: those of a view may become equal.
-            names[view] = [drawing.shortened([result.feature_names[j]])[0] for j in numbers]
+            names[view] = [drawing.shorten_names([result.feature_names[j]])[0] for j in numbers]
         n_views = len(columns)
         n_rows = sum(map(len, columns.values()))
         n_letters = max(len(name) for view_names in names.values() for name in view_names)

@@ -133,8 +133,8 @@ class DecisionRegionDisplay(Display):
         """
         check_is_fitted(estimator)
         check_row_names(X, y=y)
-        dense = X.toarray() if sparse.issparse(X) else X
-        points = np.asarray(dense, dtype=np.float64)
+        points = X.toarray() if sparse.issparse(X) else X
+        points = np.asarray(points, dtype=np.float64)
         if points.ndim != 2 or points.shape[1] != 2 or len(points) == 0:
             raise ValueError(
                 f"X has shape {points.shape}: regions are drawn of models on two columns."
@@ -142,16 +142,13 @@ class DecisionRegionDisplay(Display):
         x_grid, y_grid, plane = drawing.plane_around(points, eps, grid_resolution)
         shape = (grid_resolution, grid_resolution)
         predictions = _predictions_on(_in_form_of(X, plane), estimator, shape)
-        first, second = map(str, X.columns) if hasattr(X, "columns") else ("$x_1$", "$x_2$")
-        display = cls(
-            x_grid,
-            y_grid,
-            **predictions,
-            X=points,
-            y=None if y is None else np.asarray(y),
-            support=drawing.support_mask(fitted_model(estimator), len(points)),
-            feature_names=(first, second),
-        )
+        if hasattr(X, "columns"):
+            first_name, second_name = map(str, X.columns)
+            predictions["feature_names"] = (first_name, second_name)
+        if y is not None:
+            y = np.asarray(y)
+        support = drawing.support_mask(fitted_model(estimator), len(points))
+        display = cls(x_grid, y_grid, X=points, y=y, support=support, **predictions)
         return display.plot(ax=ax, **style)
 
     def plot(self, ax: AxesOrNone = None, **style: Any) -> Self:
@@ -219,9 +216,12 @@ class DecisionRegionDisplay(Display):
             self.surface_.set_clim(lowest, highest)
             shades = {"c": self.y, "cmap": self.surface_.cmap, "norm": self.surface_.norm}
             return [(slice(None), shades)]
-        classes = [] if self.classes is None else list(self.classes)
+        if self.classes is None or len(self.classes) == 0:
+            labels = list(np.unique(self.y))
+            return drawing.class_groups(labels, self.y, ["white"] * len(labels))
+        classes = list(self.classes)
         labels = [*classes, *(label for label in np.unique(self.y) if label not in classes)]
-        fills = [colour(k) if classes else "white" for k in range(len(labels))]
+        fills = [colour(k) for k in range(len(labels))]
         return drawing.class_groups(labels, self.y, fills)
 
 
@@ -258,8 +258,10 @@ def _predictions_on(plane: Any, estimator: Estimator, shape: tuple[int, int]) ->
         return _predicted_classes(predicted, scores, estimator)
     if is_outlier_detector(estimator):
         is_inside = predicted > 0
-        edge = is_inside - 0.5 if scores is None else scores[:, :, 0]
         response = is_inside.astype(np.float64)
+        edge = response - 0.5
+        if scores is not None:
+            edge = scores[:, :, 0]
         return {"response": response, "kind": "novelty", "boundaries": [edge]}
     raise TypeError(
         f"{type(estimator).__name__} is not a classifier, regressor or outlier detector."
@@ -301,7 +303,13 @@ def _predicted_classes(predicted: AnyArray, scores: Array | None, estimator: Est
 def _class_boundaries(number: AnyArray, scores: Array | None, n_classes: int) -> list[Array]:
     """Return functions on the grid that change sign where classes meet.
 
-    Their zeros are smooth lines by scores, and steps by the numbers of the classes alone.
+    Parameters
+    ----------
+    number : ndarray of shape (n_grid, n_grid)
+        The number of the predicted class; without scores the zeros are its steps.
+    scores : ndarray of shape (n_grid, n_grid, n_outputs) or None
+        Decision values, whose zeros are smooth lines.
+    n_classes : int
     """
     if scores is None:
         return [(number == k) - 0.5 for k in range(n_classes)]
@@ -471,7 +479,9 @@ class ProjectionDisplay(Display):
         An unknown share is left out.
         """
         label = f"{ordinal} {self.axis_name}"
-        return f"{label} ({100 * share:.1f} %)" if np.isfinite(share) else label
+        if np.isfinite(share):
+            label += f" ({100 * share:.1f} %)"
+        return label
 
 
 def _two_columns(Z: Array) -> Array:

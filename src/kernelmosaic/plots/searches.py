@@ -421,7 +421,7 @@ class ResponseSurfaceDisplay(Display):
         Z = np.tile(best, (grid_resolution**2, 1))
         Z[:, pair] = np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2)
 
-        # 2. The surface predicts minus the score: of an accuracy the error is one more than that.
+        # 2. The surface predicts minus the score; one minus the accuracy is the error.
         surface = search.surface_.predict(Z).reshape(grid_resolution, grid_resolution)
         is_default_accuracy = search.scoring is None and is_classifier(search.estimator)
         if search.scoring == "accuracy" or is_default_accuracy:

@@ -9,7 +9,7 @@ import numpy as np
 
 from kernelmosaic._typing import Array, AxesOrNone, Estimator
 from kernelmosaic.plots import drawing
-from kernelmosaic.plots.drawing import Display, fitted_model, shortened
+from kernelmosaic.plots.drawing import Display, fitted_model, shorten_names
 
 
 @dataclass
@@ -95,7 +95,7 @@ class TargetSharesDisplay(Display):
 
     def plot(self, ax: AxesOrNone = None, **style: Any) -> Self:
         """Draw, on the given axes or in a new figure; see :meth:`from_estimator`."""
-        labels = shortened(self.names)
+        labels = shorten_names(self.names)
         ax = self._use_axes(ax, (5.5 + 0.075 * max(map(len, labels)), 1.2 + 0.26 * len(labels)))
         self.order_ = np.lexsort((-self.shares.max(axis=1), self.shares.argmax(axis=1)))
         # The colours span all but the extreme shares: a few targets that are far off would leave

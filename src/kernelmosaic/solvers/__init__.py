@@ -1,4 +1,4 @@
-"""The optimisers behind every machine: they take a program and a kernel's values, and return β.
+"""The optimisers behind every machine, from a program and a kernel to β.
 
 `program` states the problems and what a solution is, so it is read first. `smo` solves programs of
 one output on a stored matrix, `working_set` on any kernel, `factored` on a kernel in factors, with

@@ -37,7 +37,7 @@ _MATH = {"nnan", "nsz", "reassoc", "contract", "arcp"}
 
 @njit(inline="always")
 def _steepest(residual: Vector, rising: Vector, start: int, stop: int) -> tuple[int, float]:
-    """Return the sample of a range with the largest derivative as it grows, and the derivative."""
+    """Return the sample of a range with the steepest rise, and the derivative."""
     largest = -np.inf
     argmax = start
     for k in range(start, stop):
@@ -50,7 +50,7 @@ def _steepest(residual: Vector, rising: Vector, start: int, stop: int) -> tuple[
 
 @njit(inline="always")
 def _lowest(residual: Vector, falling: Vector) -> tuple[int, float]:
-    """Return the sample with the smallest derivative as it shrinks, and the derivative.
+    """Return the sample with the steepest fall, and the derivative.
 
     The sample is −1 if no coefficient may shrink.
     """
@@ -127,8 +127,7 @@ def _subtract_two(
     keys: Vector,
     bits: NDArray[np.int64],
 ) -> int:
-    """Subtract change_i K_i + change_j K_j from the residual, and return the strip of the next
-    rise.
+    """Subtract change_i K_i + change_j K_j from the residual; return the next strip.
 
     Returned is the number of the first sample of the strip that has the largest derivative, or −1
     if no derivative is above the floor.
@@ -166,8 +165,10 @@ def _subtract_two(
 
 @njit(inline="always")
 def _place(movable: Movable, k: int, new: float) -> float:
-    """Set one coefficient and its shifts, subtract the ridge's part from its residual, and return
-    the change."""
+    """Set one coefficient and return its change.
+
+    Its shifts, and the part of its residual that is due to the ridge, are updated.
+    """
     epsilon = movable.epsilon
     change: float = new - movable.beta[k]
     movable.beta[k] = new

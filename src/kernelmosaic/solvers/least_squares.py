@@ -1,5 +1,6 @@
-"""The least-squares machine at given weights and ridge, its leave-one-out error and evidence, and
-the derivatives of these criteria.
+"""The least-squares machine at given weights and ridge, and its criteria.
+
+The criteria are its leave-one-out error and its evidence, each with derivatives.
 
 The machine minimises ½ Σ_i w_i ‖y_i − f(x_i) − b‖² / α + ½ ‖f‖² in the function space of K. With M
 = K + α diag(1/w) and the constant b eliminated, A = M⁻¹ − M⁻¹1 1ᵀM⁻¹ / 1ᵀM⁻¹1, the coefficients are
@@ -139,8 +140,10 @@ class RidgeMachine:
 
 
 def _factorised(M: ArrayOrTensor, added: ArrayOrTensor, dtype: DType = None) -> Cholesky:
-    """Return the factor of M + diag added, or raise a ValueError if rounding leaves it
-    indefinite."""
+    """Return the factor of M + diag added.
+
+    A ValueError is raised if rounding leaves it indefinite.
+    """
     try:
         return Cholesky(M, added, most=LARGEST_RIDGE_JITTER, dtype=dtype)
     except np.linalg.LinAlgError:
@@ -203,8 +206,7 @@ class LeastSquares(ABC):
     @property
     @abstractmethod
     def constants(self) -> Array:
-        """The vector whose product with targets is the constant of their machine: b =
-        ⟨constants, y⟩."""
+        """The vector c for which b = ⟨c, y⟩ is the constant of the machine of targets y."""
 
     @abstractmethod
     def times(self, V: ArrayOrTensor) -> ArrayOrTensor:
@@ -381,8 +383,10 @@ class MatrixLeastSquares(LeastSquares):
         return np.asarray(backend.to_numpy(backend.take_block(self.A, rows, rows)))
 
     def responses(self, V: Array) -> Array:
-        """Return Σ_j V_ijᵀ A V_lj for all pairs (i, l) of the stacked matrices V_i, of shape (n,
-        k)."""
+        """Return Σ_j V_ijᵀ A V_lj for all pairs (i, l) of stacked matrices V_i.
+
+        Each V_i has shape (n, k), and V_ij is its column j.
+        """
         count, n, k = V.shape
         columns = V.transpose(1, 0, 2).reshape(n, -1)
         A_V = self.solve(columns).reshape(n, count, k)
@@ -538,8 +542,7 @@ class FeatureLeastSquares(LeastSquares):
         return in_log_eta, in_log_alpha
 
     def _squares(self, left: Array, right: Array, groups: Groups = None) -> Array:
-        """Return the sum over the groups of Σ_c (T_Sᵀ left_S)_c (T_Sᵀ right_S)_c, one number per
-        feature."""
+        """Return Σ_S Σ_c (T_Sᵀ left_S)_c (T_Sᵀ right_S)_c over the groups S, per feature."""
         backend = backend_of(self.T)
         if groups is None:
             products = backend.asarray(np.sum(left * right, axis=1))
@@ -740,8 +743,10 @@ class MatrixForm:
 
     @cached_property
     def _placed_weight(self) -> ArrayOrTensor:
-        """The samples' weights, (n, 1), on the device of the kernels, in the precision of
-        `products`."""
+        """The samples' weights, of shape (n, 1), for `products`.
+
+        They are on the device of the kernels, in the precision of `products`.
+        """
         return self.stack.backend.asarray(self.weight, self.dtype)[:, None]
 
     def products(self, V: ArrayOrTensor, gammas: ArrayOrTensor) -> ArrayOrTensor:
@@ -844,8 +849,10 @@ class FeatureForm:
 
     @classmethod
     def of_all_samples(cls, stack: FeatureStack, weight: Array, dtype: DType) -> FeatureForm:
-        """Return the form that keeps the features of all samples, with `products` in a
-        precision."""
+        """Return the form that holds the features of all samples.
+
+        `dtype` is the precision of `products`.
+        """
         rows = np.arange(stack.n_samples)
         factors = stack.factors(np.ones(stack.n_kernels))
         Z = with_constant(factors, rows)
@@ -1199,7 +1206,9 @@ def squared_loss(r: Array, weight: Array) -> tuple[float, Array]:
 def class_loss(
     r: Array, Y: Array, labels: Indices, scale: float, weight: Array
 ) -> tuple[float, Array, float]:
-    """Return Σ_i w_i log-loss of the outputs f = Y − r, its derivatives in r, and that in log a.
+    """Return the log-loss of the outputs f = Y − r, and its derivatives in r and in log a.
+
+    The loss is the sum over the samples, weighted by w.
 
     The loss is that of softmax(a f_i), or of the logistic function of a y_i f_i where there is one
     output.
@@ -1270,7 +1279,9 @@ def evidence_diagonal(system: MatrixLeastSquares, Y: Array, beta: Array) -> Arra
 def evidence_at(
     system: LeastSquares, Y: Array, beta: Array, noise: float | None = None
 ) -> tuple[float, float]:
-    """Return the negative log evidence and s² of `evidence_value`, from the coefficients β = A
-    Y."""
+    """Return the negative log evidence and s², from the coefficients β = A Y.
+
+    See `evidence_value`.
+    """
     fit = max(float(np.sum(Y * beta)), LEAST_FIT)
     return evidence_value(fit, system.log_det, len(Y), Y.shape[1], noise)

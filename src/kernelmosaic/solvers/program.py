@@ -227,16 +227,17 @@ class Program:
     def primal_bound(
         self, quadratic: float, values: Vector, intercept: float, error: Vector
     ) -> float:
-        """Return an upper bound of the primal objective of f + intercept, where Kβ is `values` ±
-        `error`."""
+        """Return an upper bound of the primal objective of f + intercept.
+
+        Kβ is between `values` − `error` and `values` + `error`.
+        """
         constant = intercept * (self.total or 0.0)
         losses = float(self.worst_losses(values, intercept, error).sum())
         rounding = sum_rounding(self.n_samples) * (quadratic + losses + abs(constant))
         return quadratic + losses + constant + rounding
 
     def linear_bound(self, beta: Vector, intercept: float) -> float:
-        """Return a lower bound of `linear_value` that allows for rounding and for a Σβ off its
-        total.
+        """Return a lower bound of `linear_value` for a β with rounding errors.
 
         A sum that misses the total by δ moves the dual value by δ times the multiplier of the
         constraint, which is the intercept: |intercept| |δ| is subtracted.
@@ -397,8 +398,9 @@ class Program:
         return excess_list.__getitem__
 
     def _undecided(self, z: ArrayOrTensor, near: float | None) -> Undecided:
-        """Return the samples whose u may bend near the optimal intercepts, and the sum of all
-        others.
+        """Return the samples that decide the best intercept, and the sum of all others.
+
+        These are the samples whose u may bend near the optimal intercepts.
 
         All samples are left undecided where they are few and on the host.
 
@@ -573,8 +575,7 @@ class Program:
         )
 
     def spread(self, rows: RowIndex, n_samples: int) -> Program:
-        """Return the program of `n_samples` samples in which this program's samples have the
-        numbers `rows`.
+        """Return a program of `n_samples` samples; those of this one have the numbers `rows`.
 
         All other samples have the bounds zero: no coefficient, and so no loss.
         """
@@ -754,7 +755,9 @@ def certify(
 def assess(
     gram: Any, program: Any, beta: Array, n_iter: int = 0, **near: float | Vector
 ) -> Solution:
-    """Return the solution of a feasible β for a kernel, which computes Kβ as exactly as it can.
+    """Return the solution of a feasible β for a kernel.
+
+    The kernel computes Kβ as exactly as it can.
 
     Arguments beside the kernel are those of `certify`.
     """
@@ -891,8 +894,10 @@ class MulticlassProgram:
         return require_finite(quadratic + self.losses(values + constants))
 
     def worst_losses(self, values: Matrix, constants: Vector, error: Matrix) -> Vector:
-        """Return upper bounds of the samples' losses, where outputs are `values` ± `error` +
-        constants."""
+        """Return upper bounds of the samples' losses.
+
+        Outputs are between `values` − `error` and `values` + `error`, plus the constants.
+        """
         outputs = values + constants
         error = error + sum_rounding(1) * np.abs(outputs)
         shortfalls = self._shortfalls(outputs)
@@ -910,8 +915,7 @@ class MulticlassProgram:
         return value * (1.0 + sum_rounding(self.n_samples))
 
     def linear_bound(self, beta: Matrix, constants: Vector) -> float:
-        """Return a lower bound of `linear_value` that allows for rounding and for class sums off
-        zero.
+        """Return a lower bound of `linear_value` for a β with rounding errors.
 
         A sum of a class that is δ, not zero, moves the dual value by δ times the class's constant.
         """
@@ -982,8 +986,7 @@ class MulticlassProgram:
         return np.asarray(np.bincount(self.labels, self.sample_C, self.n_classes), dtype=np.float64)
 
     def balanced(self, beta: Matrix) -> Matrix:
-        """Return a feasible point near a feasible β with Σ_i β_ic = 0 for every class, up to
-        rounding.
+        """Return a feasible point near a feasible β with Σ_i β_ic = 0 for every class.
 
         The excess of the classes is moved between coefficients of the same sample, in proportion to
         the squares of their distances to their bounds, so that none leaves its bounds by much. The
@@ -1038,8 +1041,9 @@ class MulticlassProgram:
         return self.feasible(corrected)
 
     def best_intercept(self, values: Matrix, near: Vector | None = None) -> Vector:
-        """Return constants of mean zero, from sweeps that minimise the losses in one class's
-        constant at a time.
+        """Return constants of mean zero that lower the losses.
+
+        Sweeps over the classes minimise the losses in one constant at a time.
 
         They cost no more than those of the start. Without `constants` they are `near`, less its
         mean.

@@ -1,4 +1,4 @@
-"""Sequential minimal optimisation of the dual program, with warm starts and a certified gap.
+"""Sequential minimal optimisation of the dual program, with a certified gap.
 
 A step moves two coefficients, or one if their sum is free, to the best point within their bounds.
 Where many such steps are needed, Newton steps move all free coefficients, and samples that stay at
@@ -255,8 +255,10 @@ class SMOState:
         return certify(self.program, self.beta, values, self.n_iter, noise, **intercept)
 
     def certified(self) -> Solution:
-        """Return the solution with Kβ computed anew and with the exact sum: every step has rounded
-        both."""
+        """Return the solution with Kβ computed anew, and with the exact sum of β.
+
+        Every step has rounded both.
+        """
         total = self.program.total
         size = float(np.abs(self.beta).sum())
         if total is not None:
@@ -416,8 +418,10 @@ def maximise_pairs(K: AnyArray, movable: Movable, tolerance: float, max_steps: i
     highs = upper.tolist()
 
     def place(k: int, new: float) -> float:
-        """Set one coefficient, its shifts, and the ridge's part of its residual; return the
-        change."""
+        """Set one coefficient and return its change.
+
+        Its shifts, and the part of its residual that is due to the ridge, are updated.
+        """
         change = new - b[k]
         b[k] = new
         residual[k] -= change * rho[k]

@@ -23,8 +23,8 @@ from kernelmosaic.backend import TINY
 #: Relative to the sizes of the coefficients: a sum this near to its total meets it up to rounding.
 #: It is a few thousand units of rounding, which a sum of that many coefficients may be off by.
 SUM_ROUNDING = 1e-12
-#: Samples. With more of them, the best intercept is first looked for among about `SPACED_SAMPLES`
-#: of them; sorting all bends of so few takes less time than that search (chosen by hand).
+#: Samples. With more of them, the best intercept is first searched among about `SPACED_SAMPLES` of
+#: them; with fewer, the bends of all losses are sorted (chosen by hand).
 MANY_SAMPLES = 4000
 SPACED_SAMPLES = 1000
 #: Candidates that the first step of that search passes over (chosen by hand).

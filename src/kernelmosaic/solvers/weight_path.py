@@ -70,10 +70,9 @@ class WeightedKernels(ABC):
     def factorise(
         self, theta: Vector, beta: Vector, products: Matrix, factors: Vector, root: Vector
     ) -> Solve:
-        """Return the solver of systems in I + R H R, with R = diag root and H the kernels'
-        curvature.
+        """Return the solver of systems in I + R H R, with R = diag root.
 
-        H = Σ θ_m K_m + Σ factors_m v_m v_mᵀ.
+        H is the curvature of the kernels, Σ θ_m K_m + Σ factors_m v_m v_mᵀ.
 
         Parameters
         ----------
@@ -276,7 +275,7 @@ class WeightPathEnd:
 
 
 class _Direction(NamedTuple):
-    """A Newton direction: the change of every variable of `WeightPath` of the same name, and of β.
+    """A Newton direction: the changes of the variables of `WeightPath`, and of β.
 
     `multipliers` are those of the bounds.
     """
@@ -408,8 +407,11 @@ class WeightPath(Search):
             yield
 
     def goes_on(self) -> bool:
-        """Return whether the gap is above `tol`, steps are left, and one of the last made
-        progress."""
+        """Return whether to take another step.
+
+        The gap must be above `tol`, steps must be left, and one of the last must have made
+        progress.
+        """
         has_steps = len(self.history) <= self.max_iter
         has_progress = self.n_idle_steps < MOST_IDLE_WEIGHT_STEPS
         return self.best.gap > self.tol and has_steps and has_progress
@@ -536,8 +538,9 @@ class WeightPath(Search):
         return self._move(self._direction(right, weight_right, missing, bend))
 
     def _factorise(self) -> None:
-        """Factorise I + E^½ H E^½, with the samples' inverse stiffnesses E and the kernels'
-        curvature H.
+        """Factorise I + E^½ H E^½, the matrix of the Newton system.
+
+        E are the inverse stiffnesses of the samples, H is the curvature of the kernels.
 
         It sets `E`, `root` = E^½, `factors` = θ_m/s_m, `solve_scaled`, and `by_gamma` and
         `by_intercept`, the changes of β with γ and with the intercept; `gamma_side` is the
@@ -623,8 +626,10 @@ class WeightPath(Search):
         return min(self.bounds.longest_step(d.x, d.multipliers), of_weights)
 
     def _move(self, d: _Direction) -> bool:
-        """Take a step along d, just short of the nearest bound; False if it is too short to be
-        one."""
+        """Take a step along d, just short of the nearest bound.
+
+        False is returned, and nothing changed, where rounding makes the step too short.
+        """
         size = min(FRACTION_TO_BOUNDARY * self._longest_step(d), 1.0)
         if not np.isfinite(size) or size <= SHORTEST_WEIGHT_STEP or not np.isfinite(d.x).all():
             return False

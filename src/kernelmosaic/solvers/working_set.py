@@ -129,13 +129,16 @@ class WorkingSet(ABC, Generic[State]):
 
     @abstractmethod
     def certified(self) -> Solution:
-        """Return the solution with outputs as exact as can be, which replace those of the
-        rounds."""
+        """Return the solution with a certificate.
+
+        Its outputs are as exact as the kernel computes them, and replace those of the rounds.
+        """
 
     @abstractmethod
     def continues(self, current: State, solution: Solution, tol: float) -> bool:
-        """Prepare more rounds after a certificate above the tolerance, and return whether they can
-        help.
+        """Prepare more rounds after a certificate, and return whether they can help.
+
+        The gap of the certificate was above the tolerance.
 
         Parameters
         ----------
@@ -484,8 +487,10 @@ class SingleOutput(WorkingSet[Evaluation]):
         return after_newton
 
     def round(self, current: Evaluation, tol: float) -> int:
-        """Solve the program of some samples, all other coefficients fixed, and return the steps
-        taken."""
+        """Solve the program of some samples, and return the steps taken.
+
+        All other coefficients stay.
+        """
         rows = self.policy.rows(self, current)
         if len(rows) == 0:
             return 0
@@ -496,8 +501,10 @@ class SingleOutput(WorkingSet[Evaluation]):
         return steps
 
     def newton_step(self) -> int:
-        """Take a few Newton steps on the free samples; return their number, zero if none moved
-        β."""
+        """Take a few Newton steps on the free samples, and return their number.
+
+        It is zero if no coefficient moved.
+        """
         program = self.placed
         free = program.free(self.beta)
         if not 2 <= len(free) <= self.rounds.max_newton_samples:
@@ -696,8 +703,10 @@ class FreeThenViolating:
     def solve(
         self, driver: SingleOutput, rows: Indices, current: Evaluation, tol: float
     ) -> tuple[Vector, int, Gram | None]:
-        """Return the best coefficients of a round's samples, 1 as the count of steps, and their
-        kernel."""
+        """Return the best coefficients of a round's samples, and their kernel.
+
+        Between the two is the count of steps, which is one.
+        """
         program = driver.program
         fetch = driver.backend.to_numpy
         placed_rows = driver.backend.index(rows)

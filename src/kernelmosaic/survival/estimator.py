@@ -62,7 +62,8 @@ class MKLSurvival(RegressorMixin, BaseMKL):
     epsilon : float, default=0.1
         With ``loss="censored"``, half-width ε of the tube in which errors are free, on the scale of
         log t: 0.1 is about 10 % of the time.
-    norm, weights, fixed_weights, penalties, penalty_power, solver, normalize, approximation, rank,
+    norm, weights, fixed_weights, penalties, penalty_power, solver, normalize, approximation, rank
+        As in :class:`MKLClassifier`.
     missing
         As in :class:`MKLClassifier`.
     slack : {1, 2}, default=1
@@ -163,8 +164,7 @@ class MKLSurvival(RegressorMixin, BaseMKL):
         ----------
         X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
             Samples.
-        y : structured array of shape (n_samples,), or array-like of shape (n_samples, 2) or
-        (n_samples,)
+        y : structured array, or array-like of shape (n_samples, 2) or (n_samples,)
             Whether the event was observed, and the time of the event or of censoring, which is
             positive, or zero if the loss is not ``"censored"``: a structured array of a boolean and
             a number, as scikit-survival has it; or two columns, the event (0 or 1) and the time. A

@@ -46,7 +46,8 @@ class MKLSurvivalCV(PathSearch, MKLSurvival):
         As in :class:`MKLClassifierCV`.
     loss : {"cox", "censored", "rank"}, default="cox"
         As in :class:`MKLSurvival`.
-    epsilon, fixed_weights, penalties, penalty_power, slack, solver, normalize, approximation, rank,
+    epsilon, fixed_weights, penalties, penalty_power, slack, solver, normalize, approximation, rank
+        As in :class:`MKLSurvival`.
     missing
         As in :class:`MKLSurvival`.
     tol, max_iter, memory_budget, device, random_state
@@ -56,12 +57,14 @@ class MKLSurvivalCV(PathSearch, MKLSurvival):
 
     Attributes
     ----------
-    C_, norm_, Cs_, scores_, scores_by_norm_, weights_by_norm_, best_score_, weights_path_,
+    C_, norm_, Cs_, scores_, scores_by_norm_, weights_by_norm_, best_score_, weights_path_
+        As in :class:`MKLClassifierCV`.
     weights_paths_
         As in :class:`MKLClassifierCV`.
     weights_path_by_norm_, duality_gaps_, n_unconverged_
         As in :class:`MKLClassifierCV`.
-    weights_, kernel_names_, dual_coef_, support_, n_support_, support_fraction_, intercept_,
+    weights_, kernel_names_, dual_coef_, support_, n_support_, support_fraction_, intercept_
+        Of the fit to all samples, as in :class:`MKLSurvival`.
     objective_, duality_gap_, converged_, solver_
         Of the fit to all samples, as in :class:`MKLSurvival`.
     unique_times_ : ndarray of shape (n_times,)

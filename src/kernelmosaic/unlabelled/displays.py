@@ -105,10 +105,11 @@ class ViewSimilarityDisplay(Display):
             if v == w:
                 continue
             similarity = self.similarity[v, w]
-            star = "*" if self.pvalues[v, w] <= self.level else ""
+            text = f"{similarity:.2f}"
+            if self.pvalues[v, w] <= self.level:
+                text += "*"
             ink = "black" if similarity > 0.5 else "white"
-            text_style = {"ha": "center", "va": "center", "color": ink, "fontsize": 8}
-            ax.text(w, v, f"{similarity:.2f}{star}", **text_style)
+            ax.text(w, v, text, ha="center", va="center", color=ink, fontsize=8)
         names = []
         for name, has_weight in zip(self.names, self.kept, strict=True):
             names.append(name if has_weight else f"({name})")

@@ -4,7 +4,6 @@ kernels."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import ClassVar, Self
 
 import numpy as np
@@ -12,7 +11,7 @@ from numpy.typing import NDArray
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from kernelmosaic._checks import check_choice, check_count, warn_caller
+from kernelmosaic._checks import check_choice, check_count
 from kernelmosaic._typing import (
     Array,
     ArrayOrTensor,
@@ -23,20 +22,16 @@ from kernelmosaic._typing import (
     TargetLike,
 )
 from kernelmosaic.backend import row_strips
-from kernelmosaic.engine.expansion import Function
-from kernelmosaic.engine.samples import DistinctSamples, FitInput
-from kernelmosaic.engine.training_set import ExactSet, TrainingSet, read_training_set
+from kernelmosaic.engine.fit import Fit, Method, fit
+from kernelmosaic.engine.samples import FitInput
 from kernelmosaic.estimators._base import KernelEstimator
 from kernelmosaic.estimators.inputs import NO_TARGETS
 from kernelmosaic.kernels import Gaussian, Kernel
-from kernelmosaic.learning.fixed import given_weights
-from kernelmosaic.unlabelled import learning
-from kernelmosaic.unlabelled.learning import Components, EmbeddingOptions, NeighborGraph, unit_rows
+from kernelmosaic.unlabelled.learning import EmbeddingOptions, NeighborGraph, unit_rows
+from kernelmosaic.unlabelled.method import ClusterMethod, EmbeddingMethod, NoTargets
 
 #: What `weights` may be by name.
 RULES = ("screen", "equal", "statis")
-#: The most clusters that are suggested.
-MOST_SUGGESTED = 10
 
 
 def unlabelled_kernels() -> list[Kernel]:
@@ -62,8 +57,7 @@ class UnlabelledEstimator(KernelEstimator):
 
         Parameters
         ----------
-        X : array-like, sparse matrix or data frame of shape (n_samples, n_features), or dict or
-        list of such tables
+        X : array-like, sparse matrix, data frame, or dict or list of such tables
             Samples; several tables have the same rows, and each is a view.
         y : None
             Ignored.
@@ -79,15 +73,8 @@ class UnlabelledEstimator(KernelEstimator):
             raise ValueError(
                 f"X has n_samples={n}: samples are compared with each other; give at least two."
             )
-        scaled = self.scaled(given, self.scale)
-        data = read_training_set(
-            self.kernel_options(scaled), scaled.X, scaled.original, DistinctSamples.all_of(n, None)
-        )
-        self.kernel_names_, self.view_names_ = data.names()
-        self.support_, self.support_fraction_ = np.arange(n), 1.0
-        with data.threads():
-            self._weigh(data)
-            self._learn(data, scaled)
+        samples = self.scaled(given, self.scale)
+        self.keep(fit(self.recipe(samples), samples), samples)
         return self
 
     def _check_parameters(self) -> None:
@@ -95,55 +82,14 @@ class UnlabelledEstimator(KernelEstimator):
         if isinstance(self.weights, str):
             check_choice("weights", self.weights, RULES, ", or give one number per kernel")
 
-    def _learn(self, data: TrainingSet, given: FitInput) -> None:
-        """Set what is learned from the combined kernel."""
-        raise NotImplementedError
+    def _warn_of_what_is_missing(self, fit: Fit) -> None:
+        """Warn of nothing: eigenvectors are computed to `tol`, in as many steps as they need."""
+
+    def _task(self) -> NoTargets:
+        return NoTargets(type(self).__name__)
 
     def _options(self) -> EmbeddingOptions:
         return EmbeddingOptions(self.tol, self.random_state)
-
-    def _weigh(self, data: TrainingSet) -> None:
-        """Set the weights of the kernels: by the rule each view has one, which its kernels share
-        equally."""
-        names = list(dict.fromkeys(self.view_names_))
-        view_of = np.array([names.index(name) for name in self.view_names_])
-        own = None
-        if isinstance(data, ExactSet) and data.missing is not None and data.present is not None:
-            own = data.missing.factors(data.present)
-        found = learning.compare_views(data.stack, view_of, self._options(), own)
-        self.views_, self.similarity_, self.pvalues_ = names, found.unbiased, found.pvalues
-        if not isinstance(self.weights, str):
-            self.weights_ = given_weights(self.weights, len(view_of))
-            return
-        n_kernels = np.bincount(view_of)
-        each = np.ones(len(names))
-        if self.weights == "screen":
-            each = learning.screen(found).astype(np.float64)
-            left = ", ".join(repr(name) for name, kept in zip(names, each, strict=True) if not kept)
-            if left:
-                warn_caller(
-                    f"{type(self).__name__}: {left} left out, since no other view depends on it at"
-                    " the 0.05 level, duplicates aside. An independent view can still contain"
-                    " clusters; weights='equal' keeps it."
-                )
-        elif self.weights == "statis":
-            # Kernels have the weight of their sum: several in a view are not divided by their
-            # number again.
-            each = n_kernels * learning.statis_weights(found)
-        self.weights_ = (each / each.sum() / n_kernels)[view_of]
-
-    def _keep_components(self, data: TrainingSet, n_components: int) -> Components:
-        """Set the function that projects samples to the leading components of the combined
-        kernel."""
-        gram = data.stack.combine(self.weights_)
-        found = learning.kernel_components(gram, n_components, self._options())
-        k, n = len(found.values), len(found.vectors)
-        eta = np.tile(self.weights_, (k, 1))
-        self.intercept_, self.eigenvalues_ = -found.center, found.values
-        self.function_ = Function(
-            data.expansion(found.coefficients.T, np.arange(n), eta), self.intercept_
-        )
-        return found
 
 
 class MKLKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, UnlabelledEstimator):
@@ -273,11 +219,8 @@ class MKLKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Unlabelled
         super()._check_parameters()
         check_count("n_components", self.n_components)
 
-    def _learn(self, data: TrainingSet, given: FitInput) -> None:
-        found = self._keep_components(data, self.n_components)
-        self.explained_ = found.values / found.trace
-        self._n_features_out = len(found.values)
-        self.embedding_ = found.scores
+    def _method(self) -> Method:
+        return EmbeddingMethod(self._options(), self.weights, self.n_components)
 
     def fit_transform(self, X: MatrixLike, y: TargetLike = None) -> Array:
         """Fit to samples, and return their coordinates, of shape (n_samples, n_components)."""
@@ -326,7 +269,8 @@ class MKLClustering(ClusterMixin, UnlabelledEstimator):
         Neighbours of a sample in the graph; ``"auto"``: log₂ of the number of samples, rounded up.
     n_init : int, default=10
         Starts of k-means, of which the best is taken.
-    weights, scale, missing, normalize, approximation, rank, tol, memory_budget, device,
+    weights, scale, missing, normalize, approximation, rank, tol, memory_budget, device
+        As in :class:`MKLKernelPCA`; `random_state` also draws the starts of k-means.
     random_state
         As in :class:`MKLKernelPCA`; `random_state` also draws the starts of k-means.
 
@@ -422,44 +366,21 @@ class MKLClustering(ClusterMixin, UnlabelledEstimator):
             else:
                 check_count(name, value)
 
-    def _learn(self, data: TrainingSet, given: FitInput) -> None:
-        n = len(data.kept)
-        asked = (self.n_clusters, self.n_components, self.n_neighbors)
-        clusters, components, near = (None if isinstance(one, str) else int(one) for one in asked)
-        if clusters is not None and clusters > n:
-            raise ValueError(
-                f"n_clusters={clusters}: X has {n} samples; give at most as many clusters."
-            )
-        if near is not None and near >= n:
-            raise ValueError(f"n_neighbors={near}: X has {n} samples; give at most {n - 1}.")
-        self.n_neighbors_ = min(max(int(np.ceil(np.log2(n))), 1), n - 1) if near is None else near
-        graph = self._graph = None
-        if self.embedding == "graph" or clusters is None:
-            k = min(max(components or 0, clusters or MOST_SUGGESTED + 1), n)
-            graph = learning.neighbor_graph(
-                data.stack, self.weights_, self.n_neighbors_, k, self._options()
-            )
-            clusters = clusters or learning.suggest_clusters(graph.values[: MOST_SUGGESTED + 1])
-        if self.embedding == "kernel":
-            self.embedding_ = self._keep_components(data, components or 2 * clusters).directions
-        elif graph is not None:
-            k = components or clusters
-            self._graph = replace(graph, values=graph.values[:k], vectors=graph.vectors[:, :k])
-            self.embedding_, self.eigenvalues_ = self._graph.vectors, self._graph.values
-            # The mean similarity to the training samples; its expansion has the combined kernel.
-            mean = data.expansion(np.full((1, n), 1.0 / n), np.arange(n), self.weights_[np.newaxis])
-            self.intercept_, self._X = np.zeros(1), given.X
-            self.function_ = Function(mean, self.intercept_)
-        from sklearn.cluster import KMeans  # here, since the others of this package need none of it
+    def _method(self) -> Method:
+        return ClusterMethod(
+            self._options(),
+            self.weights,
+            n_components=_number_unless_auto(self.n_components),
+            n_clusters=_number_unless_auto(self.n_clusters),
+            n_neighbors=_number_unless_auto(self.n_neighbors),
+            embedding=self.embedding,
+            n_init=self.n_init,
+        )
 
-        means = KMeans(clusters, n_init=self.n_init, random_state=self.random_state).fit(
-            self.embedding_
-        )
-        self.n_clusters_, self.labels_, self.cluster_centers_ = (
-            clusters,
-            means.labels_,
-            means.cluster_centers_,
-        )
+    def keep(self, fit: Fit, given: FitInput) -> None:
+        super().keep(fit, given)
+        # Only a graph is continued by comparing new samples with those of the fit.
+        self._X = given.X if self._graph is not None else None
 
     def embed(self, X: MatrixLike) -> Array:
         """Return the coordinates of samples in the embedding, of shape (n_samples, n_components).
@@ -497,3 +418,8 @@ class MKLClustering(ClusterMixin, UnlabelledEstimator):
 
         check_is_fitted(self)
         return np.asarray(silhouette_samples(self.embedding_, self.labels_))
+
+
+def _number_unless_auto(value: int | str) -> int | None:
+    """Return a number of clusters, components or neighbours; None where it is to be chosen."""
+    return None if isinstance(value, str) else int(value)
