@@ -101,14 +101,10 @@ class ProportionalHazards(Curves):
             likelihood = PartialLikelihood(time, event, weight, 1.0)
 
             def minus_log_likelihood(slope: float) -> float:
-                return likelihood.at(slope * outputs).value
+                return likelihood.loss_at(slope * outputs).value
 
             slope = minimize_scalar(
-<<<<<<< HEAD
-                lambda a: likelihood.loss_at(a * outputs).value, bounds=(0, 10), method="bounded"
-=======
                 minus_log_likelihood, bounds=(0, _MAX_SLOPE), method="bounded"
->>>>>>> wp-kernels
             ).x
         times, time_number = np.unique(time, return_inverse=True)
         died = np.bincount(time_number, weights=weight * event)

@@ -138,22 +138,7 @@ class PartialLikelihood(SmoothProgram):
         ratio = np.exp(np.minimum(log_D - log_S, 0.0))[self.term_time]
         return log_risk, log_S[self.term_time] + np.log1p(-self.fraction * ratio)
 
-<<<<<<< HEAD
     def loss_at(self, values: Vector) -> LossPoint:
-        log_risk, below = self._sums(values)
-        value = float(self.height @ below + self.deaths @ values[self.rows][self.died])
-        with np.errstate(divide="ignore"):  # the first term of a time takes nothing off
-            hazard = np.logaddexp.reduceat(np.log(self.height) - below, self.term_starts)
-            less = np.logaddexp.reduceat(np.log(self.height * self.share) - below, self.term_starts)
-        # The events that are expected of each sample, up to its own time.
-        expected = np.exp(log_risk + np.logaddexp.accumulate(hazard)[self.last])
-        expected[self.died] -= np.exp(log_risk[self.died] + less[self.last[self.died]])
-        slopes = np.zeros(self.n_samples)
-        slopes[self.rows] = -expected
-        slopes[self.rows[self.died]] += self.deaths
-        return LossPoint(value, slopes, partial(self._times, log_risk, below, expected))
-=======
-    def at(self, values: Vector) -> LossPoint:
         log_risk, log_denominator = self._sums(values)
         value = float(self.factor @ log_denominator + self.deaths @ values[self.rows][self.died])
         with np.errstate(divide="ignore"):
@@ -170,7 +155,6 @@ class PartialLikelihood(SmoothProgram):
         gradient[self.rows[self.died]] += self.deaths
         multiply_hessian = partial(self._multiply_hessian, log_risk, log_denominator, expected)
         return LossPoint(value, gradient, multiply_hessian)
->>>>>>> wp-kernels
 
     def _multiply_hessian(
         self, log_risk: Vector, log_denominator: Vector, expected: Vector, V: Array
@@ -201,28 +185,17 @@ class PartialLikelihood(SmoothProgram):
         out[self.rows] = expected[:, np.newaxis] * columns - risk[:, np.newaxis] * total
         return out.reshape(V.shape)
 
-<<<<<<< HEAD
     def loss_bound(self, values: Vector, error: float) -> float:
-        """Return the loss plus what an error in the outputs may add: a mean, and an output, for
-        each event."""
-        return self.loss_at(values).value + 2.0 * float(self.height.sum()) * error
-
-    def loss_size(self, values: Vector) -> float:
-        below, own = np.abs(self._sums(values)[1]), np.abs(values[self.rows][self.died])
-        return float(self.height @ below + self.deaths @ own)
-=======
-    def bound(self, values: Vector, error: float) -> float:
         """Return an upper bound of the loss where every output may be off by `error`.
 
         An event's term changes by at most that error in a weighted mean and in an output.
         """
-        return self.at(values).value + 2.0 * float(self.factor.sum()) * error
+        return self.loss_at(values).value + 2.0 * float(self.factor.sum()) * error
 
-    def size(self, values: Vector) -> float:
+    def loss_size(self, values: Vector) -> float:
         log_denominator = np.abs(self._sums(values)[1])
         outputs_of_events = np.abs(values[self.rows][self.died])
         return float(self.factor @ log_denominator + self.deaths @ outputs_of_events)
->>>>>>> wp-kernels
 
 
 class OrderedPairs(SmoothProgram):
@@ -254,16 +227,7 @@ class OrderedPairs(SmoothProgram):
         """Return by how much each pair misses its margin, of shape (events, n)."""
         return np.maximum(margin - values + values[self.first][:, np.newaxis], 0.0)
 
-<<<<<<< HEAD
     def loss_at(self, values: Vector) -> LossPoint:
-        short = self._short(values)
-        pull = 2.0 * self.factor * short
-        slopes = -pull.sum(axis=0)
-        slopes[self.first] += pull.sum(axis=1)
-        bends = cache(lambda: 2.0 * self.factor * (short > 0))
-        return LossPoint(0.5 * float(np.vdot(pull, short)), slopes, partial(self._times, bends))
-=======
-    def at(self, values: Vector) -> LossPoint:
         shortfall = self._shortfall(values)
         pair_gradient = 2.0 * self.factor * shortfall
         gradient = -pair_gradient.sum(axis=0)
@@ -272,7 +236,6 @@ class OrderedPairs(SmoothProgram):
         # Computed at the first product with the Hessian only.
         curvature = cache(lambda: 2.0 * self.factor * (shortfall > 0))
         return LossPoint(value, gradient, partial(self._multiply_hessian, curvature))
->>>>>>> wp-kernels
 
     def _multiply_hessian(self, curvature: Callable[[], Array], V: Array) -> Array:
         """Return the product of the Hessian with vectors V.
@@ -286,15 +249,9 @@ class OrderedPairs(SmoothProgram):
         out[self.first] += H.sum(axis=1)[:, np.newaxis] * columns[self.first] - H @ columns
         return np.asarray(out.reshape(V.shape))
 
-<<<<<<< HEAD
     def loss_bound(self, values: Vector, error: float) -> float:
-        """Return the loss where every pair falls short by twice the error more."""
-        return float(np.vdot(self.factor, self._short(values, 1.0 + 2.0 * error) ** 2))
-=======
-    def bound(self, values: Vector, error: float) -> float:
         """Return an upper bound of the loss where every output may be off by `error`."""
         return float(np.vdot(self.factor, self._shortfall(values, 1.0 + 2.0 * error) ** 2))
->>>>>>> wp-kernels
 
     def loss_size(self, values: Vector) -> float:
         return self.loss_bound(values, 0.0)

@@ -189,17 +189,10 @@ def likelihood(
 ) -> float:
     """Return the logarithm of the partial likelihood per event; NaN if there is no event."""
     weight = np.ones(len(y)) if sample_weight is None else np.asarray(sample_weight)
-<<<<<<< HEAD
-    deaths = float(y[:, 0] @ weight)
-    return (
-        -PartialLikelihood(y[:, 1], y[:, 0], weight, 1.0).loss_at(model.predict(X)).value / deaths
-        if deaths
-        else np.nan
-    )
-=======
     n_events = float(y[:, 0] @ weight)
     if not n_events:
         return np.nan
-    minus_logarithm = PartialLikelihood(y[:, 1], y[:, 0], weight, 1.0).at(model.predict(X)).value
+    minus_logarithm = (
+        PartialLikelihood(y[:, 1], y[:, 0], weight, 1.0).loss_at(model.predict(X)).value
+    )
     return -minus_logarithm / n_events
->>>>>>> wp-kernels
