@@ -199,8 +199,10 @@ class MKLSurvival(RegressorMixin, BaseMKL):
     def fit_input(
         self, given: FitInput, calibration: Any = None, starts: Any = None, **known: Any
     ) -> Self:
-        """Fit, with the survival functions of the outputs for the training samples, or with those
-        that are given."""
+        """Fit, and set the survival functions of outputs.
+
+        These are `calibration`, or by default those that fit the training samples.
+        """
         super().fit_input(given, starts=starts, **known)
         if calibration is None:
             outputs = self.function_.outputs(given.X)[:, 0]
