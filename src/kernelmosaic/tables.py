@@ -142,8 +142,15 @@ def named_indices(path: Path) -> list[str]:
     """Return the names of the row indices in a Parquet file of pandas; none for other files."""
     if path.suffix.lower() != ".parquet":
         return []
-    indices = pd.read_parquet(path, columns=[]).index.names
-    return [str(name) for name in indices if name is not None]
+    from pyarrow import parquet
+
+    # pandas 3.0 reads no index without columns, so the names are those of the file's schema.
+    described = parquet.read_schema(path).pandas_metadata
+    if described is None:
+        return []
+    # An index without a name is a range, which has no column, or a column of this name.
+    columns = [column for column in described["index_columns"] if isinstance(column, str)]
+    return [name for name in columns if not name.startswith("__index_level_")]
 
 
 def write_table(table: pd.DataFrame, path: Path) -> None:
