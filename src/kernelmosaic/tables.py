@@ -148,9 +148,14 @@ def named_indices(path: Path) -> list[str]:
     described = parquet.read_schema(path).pandas_metadata
     if described is None:
         return []
-    # An index without a name is a range, which has no column, or a column of this name.
-    columns = [column for column in described["index_columns"] if isinstance(column, str)]
-    return [name for name in columns if not name.startswith("__index_level_")]
+    names = []
+    for index in described["index_columns"]:
+        # An index is a column, or a range, which is described by a dict.
+        name = index["name"] if isinstance(index, dict) else index
+        # pandas writes an index without a name to a column of this name.
+        if name is not None and not str(name).startswith("__index_level_"):
+            names.append(str(name))
+    return names
 
 
 def write_table(table: pd.DataFrame, path: Path) -> None:
