@@ -140,12 +140,13 @@ def test_wide_lines_are_those_of_code_comments_and_docstrings():
             f"y = '{wide}'",
             f"# {wide}",
             f"y = '''a program\n{wide} +\n'''",
+            f"y = (\n    'one message in two pieces '\n    '{wide}'\n)",
             f"# {'Z̃' * (MAX_COLUMNS - 2)}",
             f"{'y = 1':{MAX_COLUMNS}}  # type: ignore[call-arg]",
             "",
         ]
     )
-    assert module_of(text).wide_lines == (1, 2, 3)
+    assert module_of(text).wide_lines == (1, 2, 3, 9)
     (fault, *_) = wide_line_faults([module_of(text)])
     assert fault == "package/module.py:1 is wider than 100 columns: break the line"
 

@@ -134,7 +134,8 @@ def count_module(text: str, path: str) -> Module:
     tree = ast.parse(text)
     nodes = list(ast.walk(tree))
     docstring_lines = find_docstring_lines(nodes)
-    n_tokens, code_lines = count_tokens(text, docstring_lines)
+    tokens = list(tokenize.generate_tokens(io.StringIO(text).readline))
+    n_tokens, code_lines = count_tokens(tokens, docstring_lines)
     return Module(
         path=path,
         n_lines=len(code_lines),
@@ -142,7 +143,7 @@ def count_module(text: str, path: str) -> Module:
         n_if_else=sum(isinstance(node, ast.IfExp) for node in nodes),
         n_comprehensions=sum(isinstance(node, COMPREHENSIONS) for node in nodes),
         n_tuple_assignments=sum(map(is_tuple_assignment, nodes)),
-        wide_lines=tuple(find_wide_lines(text, nodes, docstring_lines)),
+        wide_lines=tuple(find_wide_lines(text, tokens, docstring_lines)),
         functions=tuple(find_functions(tree, path)),
     )
 
@@ -163,7 +164,9 @@ def lines_of(node: ast.stmt | ast.expr) -> range:
     return range(node.lineno, (node.end_lineno or node.lineno) + 1)
 
 
-def count_tokens(text: str, docstring_lines: set[int]) -> tuple[int, set[int]]:
+def count_tokens(
+    tokens: Iterable[tokenize.TokenInfo], docstring_lines: set[int]
+) -> tuple[int, set[int]]:
     """Return the number of tokens of code, and the numbers of the lines on which they stand.
 
     A formatted string is one token, as Python 3.11 reads it; later versions split it.
@@ -171,7 +174,7 @@ def count_tokens(text: str, docstring_lines: set[int]) -> tuple[int, set[int]]:
     n_tokens = 0
     code_lines: set[int] = set()
     depth = 0  # of formatted strings inside each other
-    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+    for token in tokens:
         kind = tokenize.tok_name[token.type]
         if kind in LAYOUT or token.start[0] in docstring_lines:
             continue
@@ -193,7 +196,7 @@ def is_tuple_assignment(node: ast.AST) -> bool:
 
 
 def find_wide_lines(
-    text: str, nodes: Iterable[ast.AST], docstring_lines: set[int]
+    text: str, tokens: Iterable[tokenize.TokenInfo], docstring_lines: set[int]
 ) -> Iterator[int]:
     """Yield the numbers of lines above `MAX_COLUMNS`.
 
@@ -201,12 +204,10 @@ def find_wide_lines(
     they have to; comments for other tools do not count.
     """
     text_lines: set[int] = set()
-    for node in nodes:
-        is_text = isinstance(node, ast.JoinedStr) or (
-            isinstance(node, ast.Constant) and isinstance(node.value, str)
-        )
-        if is_text and isinstance(node, ast.expr) and len(lines_of(node)) > 1:
-            text_lines.update(lines_of(node))
+    for token in tokens:
+        is_text = tokenize.tok_name[token.type] in {"STRING", "FSTRING_MIDDLE", "TSTRING_MIDDLE"}
+        if is_text and token.end[0] > token.start[0]:
+            text_lines.update(range(token.start[0], token.end[0] + 1))
     text_lines -= docstring_lines
 
     for number, line in enumerate(text.split("\n"), 1):
