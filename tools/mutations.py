@@ -1139,8 +1139,8 @@ MUTATIONS = (
         "ridge-column-prior",
         "the prior of columns pulls away from their mean",
         "ridge/learning.py",
-        "pull.append(2.0 * (o.column_prior * off",
-        "pull.append(2.0 * (-o.column_prior * off",
+        "in_widths = options.column_prior * columns",
+        "in_widths = -options.column_prior * columns",
         "ridge/test_learning.py",
     ),
     _m(

@@ -47,7 +47,7 @@ from kernelmosaic.ridge.learning import (
     RidgeSearch,
     RidgeStart,
     RidgeTargets,
-    learn_from_some,
+    learn_from_subset,
     learn_ridge,
     search_ridge,
 )
@@ -699,7 +699,7 @@ class CriterionMethod(Method):
         if subset is not None and isinstance(data, FeatureSet) and start is not None:
             parameters |= {"weights": start.weights, "ties": None}
         if subset is not None and isinstance(stack, MatrixStack) and stack.can_be_factorised:
-            return learn_from_some(stack, targets, subset, **parameters)
+            return learn_from_subset(stack, targets, subset, **parameters)
         return learn_ridge(stack, targets, **parameters)
 
     def _given_parameters(self, data: TrainingSet, targets: RidgeTargets) -> dict[str, Any]:
