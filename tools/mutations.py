@@ -244,8 +244,8 @@ MUTATIONS = (
         "proximal-newton-sign",
         "sign of the Newton step in features",
         "solvers/proximal_newton.py",
-        "direction = -Cholesky(H).solve(slope)",
-        "direction = Cholesky(H).solve(slope)",
+        "direction = -Cholesky(H).solve(gradient)",
+        "direction = Cholesky(H).solve(gradient)",
         "solvers/test_proximal_newton.py",
     ),
     _m(

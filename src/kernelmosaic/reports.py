@@ -203,23 +203,26 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[Any]], name: str) -> str
     If there are many columns and long cells, narrow screens show every row cell by cell: for that
     the cells carry the names of their columns.
     """
-    cells = [[_as_cell(value) for value in row] for row in rows]
+    cell_rows = [list(map(_as_cell, row)) for row in rows]
     columns: Any = [()] * len(head)
-    if cells:
-        columns = zip(*cells, strict=True)
-    holds_figures = [_is_figures([cell.text for cell in column]) for column in columns]
-    longest = max((len(str(cell.text)) for row in cells for cell in row[1:]), default=0)
+    if cell_rows:
+        columns = zip(*cell_rows, strict=True)
+    longest = 0
+    for row in cell_rows:
+        longest = max([longest, *(len(str(cell.text)) for cell in row[1:])])
     has_many_columns = len(head) >= _LEAST_COLUMNS_OF_LONG_ROWS
     is_long = has_many_columns and longest >= _LEAST_LETTERS_OF_LONG_CELLS
 
     head_cells = []
     head_attributes = []
-    figure_classes = ["n" if is_figure else "" for is_figure in holds_figures]
-    for text, figure_class in zip(head, figure_classes, strict=True):
+    figure_classes = []
+    for text, column in zip(head, columns, strict=True):
+        figure_class = "n" if _holds_figures(column) else ""
+        figure_classes.append(figure_class)
         head_cells.append(f'<th scope="col"{_class_attribute(figure_class)}>{_text(text)}</th>')
         head_attributes.append(f' data-head="{escape(text)}"' if is_long and text else "")
     lines = []
-    for row in cells:
+    for row in cell_rows:
         row_cells = [
             _cell(cell, j, figure_classes[j], head_attributes[j]) for j, cell in enumerate(row)
         ]
@@ -266,9 +269,9 @@ def _class_attribute(*names: str) -> str:
     return f' class="{escape(classes)}"' if classes else ""
 
 
-def _is_figures(cells: list[Any]) -> bool:
+def _holds_figures(column: Iterable[Cell]) -> bool:
     """Return whether a column holds figures, in every cell that is not empty."""
-    texts = [str(cell) for cell in cells if cell is not None and cell not in ("", "–")]
+    texts = [str(cell.text) for cell in column if cell.text not in (None, "", "–")]
     # A figure begins like a number and has no words; units and powers have less than three letters.
     number = r"[-−+±<>≤≥≈~]?\s*\.?\d(?!.*[^\W\d_]{3})"
     return bool(texts) and all(re.match(number, text) for text in texts)

@@ -285,6 +285,7 @@ def _root(
         ),
     ] = False,
 ) -> None:
+    # Without a command, the help text is printed.
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())
 

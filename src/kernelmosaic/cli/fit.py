@@ -319,6 +319,7 @@ class Trained:
 
 
 def _root_mean_square_error(y: AnyArray, predicted: AnyArray) -> float:
+    """Return the root of the mean squared error."""
     return float(np.sqrt(np.mean((y - predicted) ** 2)))
 
 
@@ -604,11 +605,13 @@ def _follow_paths(
 
     # 2. The score that chooses: that of the task, but of hazards their likelihood.
     def score(model: Estimator, X: Any, y: Any = None) -> float:
+        """Return the score of the task, called like a scorer of scikit-learn."""
         return methods.score_of(task, y, model.predict(X))
 
     choice_score = likelihood if request.loss == "cox" else score
 
     def scores_of(result: PathResult) -> Array:
+        """Return the scores that choose, of shape (norms, folds, Cs)."""
         return result.scores(choice_score, {})
 
     # 3. The fits of all folds.

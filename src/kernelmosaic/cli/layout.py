@@ -103,7 +103,10 @@ def usual_kernels(
 
 def read_short(text: str) -> list[Kernel]:
     """Return the kernels that a text such as ``linear+gauss*5`` names."""
-    return [kernel for term in text.split("+") for kernel in _read_term(term.strip(), text)]
+    kernels = []
+    for term in text.split("+"):
+        kernels += _read_term(term.strip(), text)
+    return kernels
 
 
 def _read_term(term: str, text: str) -> list[Kernel]:
@@ -297,6 +300,7 @@ def split_names(text: str, columns: Collection[str]) -> list[str]:
 
 
 def _is_column(text: str, columns: Collection[str]) -> bool:
+    """Return whether a text is the name of a column, with or without the spaces around it."""
     return text in columns or text.strip() in columns
 
 
@@ -466,7 +470,8 @@ def _group_by_prefix(columns: Sequence[str]) -> dict[str, list[str]]:
             shared[prefix] = members
     if not 2 <= len(shared) <= _MOST_GUESSED_VIEWS:
         return {"all": list(columns)}
-    grouped = {name for members in shared.values() for name in members}
+    grouped: set[str] = set()
+    grouped.update(*shared.values())
     ungrouped = [name for name in columns if name not in grouped]
     if ungrouped:
         shared["other"] = ungrouped
@@ -577,9 +582,9 @@ class Plan:
     @property
     def feature_names(self) -> list[str]:
         """The columns that the kernels get, in their order."""
-        encoded = [
-            f"{name}={value}" for name, values in self.categories.items() for value in values
-        ]
+        encoded = []
+        for name, values in self.categories.items():
+            encoded += [f"{name}={value}" for value in values]
         return [*self.numbers, *encoded, *self._passed_on]
 
     def positions(self, names: Sequence[str]) -> list[int]:
@@ -591,12 +596,18 @@ class Plan:
             Names of columns; of those that are passed on, ``text:name``, since a column of strings
             may be categories in one view and sequences in another.
         """
-        encoded = [name for name, values in self.categories.items() for _ in values]
+        # Of a column of categories, every value has a position.
+        encoded: list[str] = []
+        for name, values in self.categories.items():
+            encoded += [name] * len(values)
         passed_on = [f"text:{name}" for name in self._passed_on]
-        positions: dict[str, list[int]] = {}
+        positions_of: dict[str, list[int]] = {}
         for position, name in enumerate([*self.numbers, *encoded, *passed_on]):
-            positions.setdefault(name, []).append(position)
-        return [position for name in names for position in positions[name]]
+            positions_of.setdefault(name, []).append(position)
+        positions: list[int] = []
+        for name in names:
+            positions += positions_of[name]
+        return positions
 
     def steps(self) -> list[tuple[str, Any]]:
         """Return the steps of the pipeline before the model, with their names.
@@ -928,7 +939,8 @@ def extend(model: Estimator, options: Sequence[str], n_rows: int, plan: Plan | N
             f"the model reads the kernel matrix {missing[0]!r}: give the similarities of the"
             f" {n_rows} new rows to its {n_known} training rows with --kernel {missing[0]}=FILE."
         )
-    # Predictions are made by fitted copies of the given kernels.
+    # Predictions are made by fitted copies of the given kernels; functions of localized models have
+    # several expansions.
     for expansion in (model.function_.expansion, *getattr(model.function_, "own", ())):
         for fitted in expansion.kernel_set.fitted:
             if isinstance(fitted.kernel, Precomputed):

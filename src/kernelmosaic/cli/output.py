@@ -412,6 +412,7 @@ def _line_printer(total: int, clock: Callable[[], float]) -> Callable[[str, int]
     last_line = start
 
     def show_progress(step: str, done: int) -> None:
+        """Print a line, unless the last one is too recent."""
         nonlocal last_line
         time = clock()
         if time - last_line < _SECONDS_BETWEEN_LINES:

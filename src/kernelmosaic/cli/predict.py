@@ -325,8 +325,8 @@ def _texts_and_views(estimator: Estimator, table: Any) -> tuple[list[str], list[
     specs = lay_specs(estimator.read_kernels(table), table)
     if estimator.missing is None:
         return texts, []
-    views = [[names[j] for j in spec.columns] for spec in specs if spec.columns is not None]
-    return texts, views
+    columns_of_views = [spec.columns for spec in specs if spec.columns is not None]
+    return texts, [[names[j] for j in columns] for columns in columns_of_views]
 
 
 # Predictions --------------------------------------------------------------------------------------
@@ -427,7 +427,10 @@ def rounded(columns: Settings) -> Settings:
 
     Digits beyond these are the tolerance of the solver, not knowledge.
     """
-    return {name: [float(f"{value:.8g}") for value in values] for name, values in columns.items()}
+    rounded_columns = {}
+    for name, values in columns.items():
+        rounded_columns[name] = [float(f"{value:.8g}") for value in values]
+    return rounded_columns
 
 
 def _describe_accuracy(rows: NewRows, truth: Any) -> str:

@@ -287,6 +287,7 @@ class _FitReport:
         )
 
         def loss(y: AnyArray, predicted: AnyArray, predicted_without: AnyArray) -> float:
+            """Return what the score of predictions loses without the view."""
             return score_of(task, y, predicted) - score_of(task, y, predicted_without)
 
         arrays = (self.y, predicted, predicted_without)
@@ -333,9 +334,9 @@ class _FitReport:
         )
 
     def _gram_of_view(self, view: str, X: Any) -> Array:
-        """Return the sum of the Gram matrices of a view's kernels, each of norm one.
+        """Return the sum of the Gram matrices of a view's kernels, put on one scale.
 
-        The norm is that of the matrix whose columns are centred.
+        Each matrix is divided by the Frobenius norm that it has with centred columns.
         """
         K = np.zeros((len(X), len(X)))
         for (_, kernel, columns), name in zip(
@@ -558,6 +559,7 @@ class _FitReport:
             return
 
         def draw() -> Any:
+            """Return the display of the last curve; all are drawn on the same axes."""
             import matplotlib.pyplot as plt
 
             _, ax = plt.subplots(figsize=(4.6, 4.2), layout="constrained")
@@ -600,6 +602,7 @@ class _FitReport:
         )
 
         def draw() -> Any:
+            """Return the calibration curve, on axes that its points fill."""
             display = CalibrationDisplay.from_predictions(
                 is_right,
                 largest,

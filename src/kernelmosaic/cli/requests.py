@@ -37,6 +37,7 @@ def _refuse_unless(holds: Callable[[Any], bool], message: str) -> Callable[[Any]
     """
 
     def check(value: Any) -> Any:
+        """Return a value for which the condition holds, or None."""
         if value is not None and not holds(value):
             raise typer.BadParameter(message.format(value))
         return value
@@ -428,6 +429,7 @@ def command(run: Callable[[Any], None]) -> Callable[..., None]:
             Parameter(name, Parameter.KEYWORD_ONLY, default=declaration, annotation=hint)
         )
 
+    # The function gets the docstring of `run` below, which Typer shows as the help text.
     def call(**values: Any) -> None:
         for name in repeatable:
             values[name] = tuple(values[name] or ())

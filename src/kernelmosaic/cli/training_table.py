@@ -7,6 +7,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -342,9 +343,8 @@ def _make_kernels(
 ) -> list[Any]:
     """Return the kernels of the views, then those given as matrices.
 
-    Each is a tuple of name, kernel and columns.
-
-    Names that occur twice are refused, and row numbers outside the matrices.
+    Each is a tuple of name, kernel and columns. Repeated names are refused, and row numbers that
+    the matrices do not have.
     """
     given_kernels = layout.read_given_kernels(request.kernels, plan, len(raw))
     if given_kernels:
@@ -538,9 +538,12 @@ def _columns_of_table(text: str, columns: Sequence[str], excluded: Mapping[str, 
         pattern for pattern, names in zip(spec.patterns, matches, strict=True) if not names
     ]
     if unmatched and any(matches):
-        # Raises: a view that names some columns of the table is no file.
+        # This raises: a view that names some columns of the table is no file.
         layout.match_columns(unmatched, usable, f"--view {text}")
-    return list(dict.fromkeys(name for names in matches for name in names))
+    columns_of_view: dict[str, None] = {}
+    for names in matches:
+        columns_of_view |= dict.fromkeys(names)
+    return list(columns_of_view)
 
 
 def _compare_rows(
@@ -586,7 +589,7 @@ def _columns_of_file(
     columns = []
     notes = []
     for column in view_table.columns.drop(on):
-        reason = _why_not(view_table[column], view_keys, excluded)
+        reason = _reason_to_leave_out(view_table[column], view_keys, excluded)
         if reason:
             notes.append(f"column {column!r} of {path} is left out: {reason}.")
         else:
@@ -594,7 +597,7 @@ def _columns_of_file(
     return columns, notes
 
 
-def _why_not(column: Any, view_keys: Sequence[str], excluded: Mapping[str, str]) -> str:
+def _reason_to_leave_out(column: Any, view_keys: Sequence[str], excluded: Mapping[str, str]) -> str:
     """Return why a column of a file is not learned from; empty if it is."""
     if column.name in excluded:
         return f"it has the name of {excluded[column.name]}"
@@ -938,7 +941,9 @@ def _choose_views(
     notes: list[str] = []
     if request.gene_sets is not None:
         gene_set_specs, notes = _gene_sets(request.gene_sets, kinds, joined)
-        divided = {column for spec in gene_set_specs for column in spec.patterns}
+        divided: set[str] = set()
+        for spec in gene_set_specs:
+            divided.update(spec.patterns)
         view_files = {} if joined is None else joined.files
         other_specs = []
         for spec in specs:
@@ -1019,7 +1024,7 @@ def _gene_sets(
     _, path, kernel = parse_file_view(text)
     columns_of_gene = _columns_of_genes(text, kinds, joined)
     groups = read_gmt(existing_file(path, "a .gmt file"))
-    for gene in [gene for genes in groups.values() for gene in genes]:
+    for gene in chain.from_iterable(groups.values()):
         columns = columns_of_gene.get(gene, [])
         if len(columns) > 1:
             where = " and ".join(columns)
@@ -1193,6 +1198,7 @@ _LARGEST_SPREAD = 1e-3
 _ROUNDING = 1e-9
 
 #: With fewer rows than this, a column is a multiple of the target plus a constant by coincidence.
+#: Chosen by hand, like the next two: two rows are always on a line, and few rows often in order.
 _LEAST_ROWS_ON_A_LINE = 5
 
 #: With fewer different values of the target than this, a column has its order by coincidence.
@@ -1286,10 +1292,8 @@ def _are_apart(values: AnyArray, classes: AnyArray) -> bool:
 def _may_have_order(values: AnyArray, target: AnyArray, rows: AnyArray) -> bool:
     """Return whether numbers have about the order of the target in some rows.
 
-    The reverse order counts, too.
-
-    A quick test before `_is_same_quantity`: True if the rows are too few to tell, False if the
-    values are no numbers.
+    The reverse order counts, too. This is a quick test before `_is_same_quantity`: it is True if
+    the rows are too few to tell, and False if the values are no numbers.
     """
     if values.dtype.kind != "f":
         return False

@@ -199,8 +199,10 @@ class MKLSurvival(RegressorMixin, BaseMKL):
     def fit_input(
         self, given: FitInput, calibration: Any = None, starts: Any = None, **known: Any
     ) -> Self:
-        """Fit, with the survival functions of the outputs for the training samples, or with those
-        that are given."""
+        """Fit, and set the survival functions of outputs.
+
+        These are `calibration`, or by default those that fit the training samples.
+        """
         super().fit_input(given, starts=starts, **known)
         if calibration is None:
             calibration = self.fit_curves(
@@ -216,13 +218,15 @@ class MKLSurvival(RegressorMixin, BaseMKL):
     def fit_curves(
         self, outputs: Array, y: Array, weight: Array | None, held_out: bool = False
     ) -> Curves:
-        """Return the survival functions of outputs; those of samples held out have the slope that
-        suits them."""
+        """Return the survival functions that fit outputs, events and times.
+
+        Their slope is 1 for outputs of training samples, unless the outputs are ranks. It is fitted
+        for ranks, and for outputs of held-out samples.
+        """
         if self.loss == "cox":
             return ProportionalHazards.fit(outputs, y, weight, None if held_out else 1.0)
-        return LocationScale.fit(
-            outputs, y, weight, None if held_out or self.loss == "rank" else 1.0
-        )
+        is_slope_fitted = held_out or self.loss == "rank"
+        return LocationScale.fit(outputs, y, weight, None if is_slope_fitted else 1.0)
 
     def predict(self, X: MatrixLike) -> Array:
         """Return a number that is larger for longer survival.

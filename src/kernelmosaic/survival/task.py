@@ -34,17 +34,13 @@ class Times(Task):
 
     def machines(self, y: TargetLike, weight: Array) -> list[Machine]:
         event, time = y.T
-        require_event(
-            event * weight, " in the training samples of a fold"
-        )  # those of a fit have one
+        # The training samples of a fit were checked before, those of a fold were not.
+        require_event(event * weight, " in the training samples of a fold")
         if self.loss == "censored":
             return [Survival(np.log(time), event, self.C, self.epsilon, self.slack, weight)]
-        smooth = (
-            Cox
-            if check_choice("loss", self.loss, ("censored", "cox", "rank")) == "cox"
-            else Ranking
-        )
-        return [smooth(time, event, self.C, weight)]
+        if check_choice("loss", self.loss, ("censored", "cox", "rank")) == "cox":
+            return [Cox(time, event, self.C, weight)]
+        return [Ranking(time, event, self.C, weight)]
 
     def decide(self, outputs: Array, intercept: Array) -> Array:
         return outputs[:, 0]
