@@ -82,7 +82,7 @@ class RidgeOptions:
         In features, largest number of samples, evenly spread, whose leave-one-out errors are
         minimised: weights and ridge are few next to them. The machine is that of all samples. Where
         groups are left out, at least so many groups are judged.
-    slope_samples : int
+    gradient_samples : int
         The largest derivative is divided by the number of samples, or by this number if there are
         more, before it is compared with `tol`. A criterion is a sum over samples, and the
         improvement that a derivative of some nats leaves does not grow with their number.
@@ -123,7 +123,7 @@ class RidgeOptions:
     width_range: tuple[float, float] = (-4.0, 7.0)
     left_out_rows: int = 5000
     left_out_groups: int = 20
-    slope_samples: int = 300
+    gradient_samples: int = 300
     width_rows: int = 2000
     first_rows: int = 100
     ridge_steps: int = 15
@@ -134,9 +134,9 @@ class RidgeOptions:
     product_residual: float = 1e-3
     product_rounds: int = 3
 
-    def slope_count(self, targets: RidgeTargets) -> float:
-        """Return the number of samples that the largest derivative is divided by."""
-        return min(float(targets.weight.sum()), self.slope_samples)
+    def gradient_count(self, targets: RidgeTargets) -> float:
+        """Return the number by which the largest derivative is divided; see `gradient_samples`."""
+        return min(float(targets.weight.sum()), self.gradient_samples)
 
 
 DEFAULTS = RidgeOptions()
@@ -351,7 +351,7 @@ class RidgeLearned(RidgeMachine):
     widths : dict of int to ndarray
         ℓ of every kernel whose widths were learned.
     stationarity : float
-        The largest derivative in the logarithms, divided by `RidgeOptions.slope_count`.
+        The largest derivative in the logarithms, divided by `RidgeOptions.gradient_count`.
     history : list of float
         The values of all evaluations.
     first : RidgeStart
@@ -524,7 +524,7 @@ def search_ridge(
             x = end.x
             largest_derivative = end.largest_derivative
 
-    stationarity = largest_derivative / options.slope_count(targets)
+    stationarity = largest_derivative / options.gradient_count(targets)
     return RidgeSearch(problem, x, stationarity, descent.history, first_start)
 
 
@@ -586,7 +586,7 @@ class _Descent:
             self.history.append(criterion)
             return criterion, directions.T @ gradient
 
-        samples = options.slope_count(problem.targets)
+        samples = options.gradient_count(problem.targets)
         result = minimize(
             value,
             np.zeros(directions.shape[1]),
@@ -672,7 +672,7 @@ def learn_from_subset(
     else:
         curvature *= float(targets.weight.sum() / subset_targets.weight.sum())
         point, machine, derivative = relearn_ridge(problem, point, curvature)
-        ridge_stationarity = abs(derivative) / options.slope_count(targets)
+        ridge_stationarity = abs(derivative) / options.gradient_count(targets)
         stationarity = max(subset_fit.stationarity, ridge_stationarity)
     learned = replace(subset_fit, alpha=point.alpha, scale=point.scale, stationarity=stationarity)
     return replace(learned, **vars(problem.with_prior(learned.logs(), machine)))
@@ -894,7 +894,7 @@ def relearn_ridge(
         derivative, scale = derivative_in_ridge(problem, point, system)
         derivative += 2.0 * options.alpha_prior * (log_alpha - options.alpha_mean)
         derivative = search.record(log_alpha, derivative)
-        if abs(derivative) <= options.tol * options.slope_count(targets):
+        if abs(derivative) <= options.tol * options.gradient_count(targets):
             break
         log_alpha = search.next_point()
 

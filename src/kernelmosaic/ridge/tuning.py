@@ -131,3 +131,28 @@ POINT_KNEES = 0.3
 FIRST_SPREAD = 1.5
 #: γ of a target without any kernel, in units of γ₀: its shares need a sum.
 LEAST_RATIO = 1e-6
+
+# Memory -------------------------------------------------------------------------------------------
+
+#: Matrices of all pairs of samples, in double precision, that exact linear systems hold at once.
+EXACT_MATRICES = 3
+#: Matrices of products of features that `make_feature_stack` holds at once.
+FEATURE_MATRICES = 5
+#: Fraction of the memory budget for these matrices. Chosen by hand.
+FEATURE_FRACTION = 0.5
+
+# Given weights of many targets --------------------------------------------------------------------
+
+#: Least and largest sum of given weights over the ridge, and number of sums between, that are tried
+#: for every target: ten in every decade. Chosen by hand.
+LEAST_SUM = 1e-4
+LARGEST_SUM = 1e6
+N_SUMS = 101
+
+# Probabilities ------------------------------------------------------------------------------------
+
+#: Strength of the prior on (log a)², in nats, of `ScaledSoftmax`; that of `RidgeOptions` has the
+#: same strength.
+SCALE_PRIOR = 0.02
+#: Strength of the prior on squared constants, in nats, of `ScaledSoftmax`. Chosen by hand.
+CONSTANT_PRIOR = 3.0
