@@ -119,6 +119,9 @@ class LocalizedBayesianMKLClassifier(BayesianMKLClassifier):
     ((200, 3), True)
     """
 
+    # Gates read the samples themselves.
+    reads_samples = True
+
     def __init__(
         self,
         kernels: KernelsLike = None,
