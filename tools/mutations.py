@@ -872,7 +872,7 @@ MUTATIONS = (
         "weights-judged-by-themselves",
         "weights of a fold learned from the fold, too",
         "ridge/cross_fitting.py",
-        "        folds.append(Fold(others, np.flatnonzero(fold_of_row == k)))",
+        "        folds.append(Fold(learned_from, np.flatnonzero(fold_of_row == k)))",
         "        folds.append(Fold(np.arange(len(targets.Y)), np.flatnonzero(fold_of_row == k)))",
         "ridge/test_cross_fitting.py",
     ),

@@ -246,10 +246,11 @@ def make_folds(targets: RidgeTargets, most_rows: int | None = None) -> list[Fold
     fold_of_row = deal_into_folds(targets.content_order, n_folds, values, targets.group_numbers)
     folds = []
     for k in range(n_folds):
-        others = np.flatnonzero(fold_of_row != k)
-        if most_rows is not None and len(others) > most_rows:
-            others = others[targets.take(others).spread(most_rows)]
-        folds.append(Fold(others, np.flatnonzero(fold_of_row == k)))
+        learned_from = np.flatnonzero(fold_of_row != k)
+        if most_rows is not None and len(learned_from) > most_rows:
+            spread = targets.take(learned_from).spread(most_rows)
+            learned_from = learned_from[spread]
+        folds.append(Fold(learned_from, np.flatnonzero(fold_of_row == k)))
     return folds
 
 

@@ -114,6 +114,7 @@ class BaseRidge(KernelEstimator):
 
     def _criterion_parameters(self) -> Settings:
         """Return the parameters of `CriterionMethod`."""
+        rank = self.rank if self._gives_rank() else None
         return {
             "criterion": self.criterion,
             "alpha": self.alpha,
@@ -123,7 +124,7 @@ class BaseRidge(KernelEstimator):
             "n_init": self.n_init,
             "tol": self.tol,
             "max_iter": self.max_iter,
-            "rank": self.rank if self._gives_rank() else None,
+            "rank": rank,
         }
 
     def _fit_counted(
@@ -161,7 +162,8 @@ class BaseRidge(KernelEstimator):
             rows = np.flatnonzero(samples.weight)
         if len(rows) < n_samples:
             counted = counted.take(rows)
-            all_targets = None if all_targets is None else all_targets[rows]
+            if all_targets is not None:
+                all_targets = all_targets[rows]
         if len(rows) < 2:
             raise ValueError(
                 f"n_samples={len(rows)} of positive weight: leave-one-out needs at least two; give"
@@ -181,15 +183,15 @@ class BaseRidge(KernelEstimator):
         self.support_ = rows
         return rows
 
-    def keep(self, fit: Fit, given: FitInput) -> None:
+    def keep(self, fit: Fit, samples: FitInput) -> None:
         method = fit.method
         assert isinstance(method, CriterionMethod)
         summary = method.summary(fit)
         if self.verbose and summary is not None:
             print(f"{type(self).__name__}: {summary}", flush=True)
-        super().keep(fit, given)
+        super().keep(fit, samples)
         # Variances and intervals need the samples, unless the machine is one of features.
-        self._X = None if fit.data.in_features else given.X
+        self._X = None if fit.data.in_features else samples.X
         assert isinstance(fit.task, RidgeTask)
         # Predictions need the classes of the task, but none of its samples.
         self._task_of_fit = replace(fit.task, groups=None, order=None)
@@ -321,9 +323,10 @@ def _missing_targets(y: TargetLike) -> NDArray[np.bool_] | None:
 
 
 def _as_numbers(y: TargetLike) -> Any:
-    """Return a table of targets as numbers, with NaN for missing ones.
+    """Return targets as numbers, with NaN for missing ones.
 
-    It is None if y holds anything else than numbers.
+    It is None if y is neither an array of floating-point numbers nor a table of objects that are
+    numbers or missing.
     """
     values = np.asarray(y)
     if values.dtype.kind == "f":
@@ -632,11 +635,11 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
                 return samples
             return replace(samples, y=np.asarray(samples.y, dtype=np.float64))
 
-    def _refuse_each(self, what: str) -> None:
+    def _refuse_each(self, request: str) -> None:
         """Raise if every target has weights of its own."""
         if np.ndim(self.alpha_) == 1:
             raise ValueError(
-                f"{what} needs weights that all targets share: fit with per_target=False, or fit"
+                f"{request} needs weights that all targets share: fit with per_target=False, or fit"
                 " the targets that need it one by one."
             )
 
@@ -700,7 +703,10 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
         all_columns = np.arange(self.n_features_in_)
         linear = {}
         for m, entry in enumerate(self.kernels_):
-            _, kernel, columns = entry if isinstance(entry, tuple) else (None, entry, None)
+            kernel = entry
+            columns = None
+            if isinstance(entry, tuple):
+                _, kernel, columns = entry
             if isinstance(kernel, Linear):
                 linear[m] = all_columns if columns is None else all_columns[columns]
         if not linear or self.normalize == "diagonal":

@@ -1021,7 +1021,7 @@ class RidgeProblem:
         self.form = form
         self.targets = targets
         self.options = options
-        self.judged = targets if judged is None else judged
+        self.judged_targets = targets if judged is None else judged
         self.n_kernels = form.stack.n_kernels
         # Only the log-loss of classes multiplies outputs with a scale.
         self.has_scale = options.criterion == "loo" and targets.labels is not None
@@ -1035,7 +1035,7 @@ class RidgeProblem:
 
     def judge(self, point: RidgePoint) -> Judged:
         """Return the criterion without its priors, and its derivatives."""
-        return self.form.judge(point, self.loss_of(self.judged))
+        return self.form.judge(point, self.loss_of(self.judged_targets))
 
     def machine(self, point: RidgePoint) -> RidgeMachine:
         """Return the machine at a point; its value is that of all samples, without priors."""
@@ -1044,9 +1044,12 @@ class RidgeProblem:
     def read(self, x: Array) -> RidgePoint:
         """Return the parameters at x."""
         P = self.n_kernels
-        ends = np.cumsum([len(kernel_widths.start) for kernel_widths in self.widths.values()])
-        log_widths = np.split(x[P + 2 :], ends[:-1]) if len(ends) else []
-        widths = dict(zip(self.widths, log_widths, strict=True))
+        widths = {}
+        first = P + 2
+        for m, kernel_widths in self.widths.items():
+            stop = first + len(kernel_widths.start)
+            widths[m] = x[first:stop]
+            first = stop
         weights = np.exp(x[:P])
         alpha = float(np.exp(x[P])) + self.least_ridge * float(weights.sum())
         return RidgePoint(weights, alpha, float(np.exp(x[P + 1])), widths)
@@ -1054,14 +1057,16 @@ class RidgeProblem:
     def value(self, x: Array) -> tuple[float, Array]:
         """Return the criterion with its priors at x, and its gradient."""
         point = self.read(x)
-        judged = self.judge(point)
+        criterion = self.judge(point)
         prior, prior_gradient = self.prior(x)
         # α = exp(x[P]) + least_ridge · Σ η, so a weight changes α, too.
-        in_weights = judged.weights + judged.alpha * self.least_ridge * point.weights / point.alpha
-        in_alpha = judged.alpha * float(np.exp(x[self.n_kernels])) / point.alpha
-        in_scale = judged.scale if self.has_scale else 0.0
-        gradient = np.concatenate([in_weights, [in_alpha, in_scale], *judged.widths])
-        return judged.value + prior, gradient + prior_gradient
+        in_weights = (
+            criterion.weights + criterion.alpha * self.least_ridge * point.weights / point.alpha
+        )
+        in_alpha = criterion.alpha * float(np.exp(x[self.n_kernels])) / point.alpha
+        in_scale = criterion.scale if self.has_scale else 0.0
+        gradient = np.concatenate([in_weights, [in_alpha, in_scale], *criterion.widths])
+        return criterion.value + prior, gradient + prior_gradient
 
     def with_prior(self, x: Array, machine: RidgeMachine) -> RidgeMachine:
         """Return the machine with the priors at x added to its value."""

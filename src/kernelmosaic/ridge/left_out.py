@@ -98,8 +98,8 @@ class LeftOutMachines:
             k = expansion.placed(X, self.X)
             return variances(K, self.ridge, k, expansion.diagonal(X))
         strips = []
-        for _, (part,) in expansion.sums.strips(X, None):
-            Z = self.features(part)
+        for _, (X_strip,) in expansion.sums.strips(X, None):
+            Z = self.features(X_strip)
             strips.append(np.einsum("ij,ij->i", Z @ self.covariance, Z))
         return np.concatenate(strips)
 

@@ -526,10 +526,13 @@ class CriterionMethod(Method):
         problem = self._fold_problem(samples)
 
         def search(
-            stack: MatrixStack | FeatureStack, part: RidgeTargets, options: RidgeOptions, start: Any
+            stack: MatrixStack | FeatureStack,
+            fold_targets: RidgeTargets,
+            options: RidgeOptions,
+            start: Any,
         ) -> RidgeSearch:
-            parameters = self._given_parameters(problem.data, part)
-            return search_ridge(stack, part, options=options, start=start, **parameters)
+            parameters = self._given_parameters(problem.data, fold_targets)
+            return search_ridge(stack, fold_targets, options=options, start=start, **parameters)
 
         def stack_for(fold: Fold) -> tuple[MatrixStack | FeatureStack, RidgeLearned | None]:
             return self._stack_of_fold(samples, problem, fold)
@@ -745,10 +748,11 @@ class CriterionMethod(Method):
             unseen_residuals = machine.residuals.copy()
             unseen_residuals[search.judged] = search.unseen * targets.unit
         function = self.function(fit)
+        # Features need no samples.
+        X = None if data.in_features else samples.inputs.X
         left_out = LeftOutMachines(
             function,
-            # Features need no samples.
-            X=None if data.in_features else samples.inputs.X,
+            X=X,
             groups=targets.groups,
             ridge=machine.alpha / targets.weight,
             mean_ridge=machine.alpha,

@@ -478,13 +478,13 @@ class _Candidates:
 
         # 1. The criterion at the centre, and interpolated from there at the posterior means.
         at_centre = self._judge(system, members)
-        known = np.array([values[:, members] for values in self.values])
+        candidate_values = np.array([values[:, members] for values in self.values])
         centre_weights = interpolation.kriging.weights(centre[np.newaxis])
         weight_changes = interpolation.kriging.weights(gammas) - centre_weights
-        interpolated = at_centre + np.einsum("ts,skt->kt", weight_changes, known)
+        interpolated = at_centre + np.einsum("ts,skt->kt", weight_changes, candidate_values)
 
         # 2. The targets that gain more than the interpolation misses at the centre.
-        misses = at_centre[0] - centre_weights[0] @ known[:, 0]
+        misses = at_centre[0] - centre_weights[0] @ candidate_values[:, 0]
         least_gain = np.sqrt(np.mean(misses**2))
         moving = np.flatnonzero(interpolated[0] < self.best[members] - least_gain)
         numbers = members[moving]
@@ -919,14 +919,16 @@ class _Interpolation:
 
         # 1. The interpolation.
         self.prior_targets = rng.permutation(len(search.best))[: options.learned_from]
-        known = search.above_best(self.prior_targets)
-        self.kriging = fit_kriging(gammas, known[:, : options.fitted_to], search.knees)
+        candidate_values = search.above_best(self.prior_targets)
+        self.kriging = fit_kriging(gammas, candidate_values[:, : options.fitted_to], search.knees)
 
         # 2. Points around frequent candidates.
-        candidate_frequencies = learn_frequencies(known)
+        candidate_frequencies = learn_frequencies(candidate_values)
         probabilities = candidate_frequencies / candidate_frequencies.sum()
         origins = gammas[rng.choice(len(gammas), options.points, p=probabilities)]
-        spread = options.spread * (tuning.FIRST_SPREAD if everywhere else 1.0)
+        spread = options.spread
+        if everywhere:
+            spread *= tuning.FIRST_SPREAD
         z = np.log1p(origins / self.knees) + spread * rng.normal(size=origins.shape)
         z = np.maximum(z, 0.0)
         z[rng.uniform(size=z.shape) < options.zeros] = 0.0
@@ -937,7 +939,7 @@ class _Interpolation:
 
         # 3. The frequencies of the points.
         self.weights = self.kriging.weights(self.knees * np.expm1(z))
-        values = self.weights @ known
+        values = self.weights @ candidate_values
         self.frequencies = learn_frequencies(values)
         self.lowest = values.min(axis=0) + search.best[self.prior_targets]
 
@@ -958,8 +960,8 @@ class _Interpolation:
         log_prior = backend.asarray(np.log(self.frequencies + np.finfo(float).tiny))[:, None]
         means = np.empty((len(numbers), self.z.shape[1]))
         for strip in row_strips(len(numbers), tuning.MEANS_AT_ONCE):
-            known = backend.asarray(self.search.above_best(numbers[strip]))
-            log_posterior = log_prior - weights @ known
+            candidate_values = backend.asarray(self.search.above_best(numbers[strip]))
+            log_posterior = log_prior - weights @ candidate_values
             posterior = xp.exp(log_posterior - xp.amax(log_posterior, 0))
             means[strip] = backend.to_numpy((posterior.T @ z) / posterior.sum(0)[:, None])
         return means

@@ -201,16 +201,21 @@ class TargetMethod(CriterionMethod):
         # learned are missing. Given weights leave only the ridge to choose.
         if n_targets == 1 or self.weights is not None:
             options = replace(options, sizes=())
-        order = int(stack.widths.sum()) if stack.widths is not None else len(Y)
+        # The linear systems are those of features, or of samples.
+        order = len(Y)
+        if stack.widths is not None:
+            order = int(stack.widths.sum())
         operations = len(Y) * order * (order + n_targets)
         is_small = operations < tuning.THREADED_OPERATIONS
-        with one_blas_thread() if is_small else nullcontext():
+        threads = one_blas_thread() if is_small else nullcontext()
+        criterion = "evidence" if self.criterion == "evidence" else "loo"
+        with threads:
             learned = learn_target_weights(
                 stack,
                 Y,
                 weight,
                 check_random_state(self.random_state),
-                criterion="evidence" if self.criterion == "evidence" else "loo",
+                criterion=criterion,
                 groups=samples.targets.groups,
                 first=first,
                 options=options,

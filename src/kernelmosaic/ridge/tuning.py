@@ -1,45 +1,53 @@
-"""Numbers by which the ridge estimators decide, with their units and reasons."""
+"""Numbers by which the ridge estimators decide, with their units and reasons.
+
+Where "chosen by hand" stands, no benchmark compares values.
+"""
 
 from __future__ import annotations
 
-# How many samples ---------------------------------------------------------------------------------
+# Numbers of samples and features ------------------------------------------------------------------
 
-#: Samples that weights are learned from by default; the cost of a step grows with their third
-#: power.
+#: Number of samples that weights are learned from by default. The cost of a step grows with their
+#: third power.
 LEARNED_FROM = 1000
-#: Samples up to which the host solves exact linear systems of all of them: with more a system takes
-#: minutes.
+#: Largest number of samples whose exact linear systems are solved on the host: a larger system
+#: takes minutes.
 EXACT_UP_TO = 15_000
-#: Nyström features of all kernels together, beyond that many samples.
+#: Number of Nyström features of all kernels together, for more samples than these. Chosen by hand.
 N_FEATURES = 3000
-#: Features of one kernel, on average, below which they stand for nothing.
+#: Least number of features of a kernel, on average: fewer represent no kernel. Chosen by hand.
 LEAST_FEATURES = 10
-#: Samples that have all views, below which no widths are learned.
+#: Least number of samples with all views from which widths are learned. Chosen by hand.
 LEAST_COMPLETE_SAMPLES = 10
 
 # Many targets -------------------------------------------------------------------------------------
 
-#: Targets that are drawn from all, to learn what all of them share, where each has its own weights.
+#: Number of targets, evenly spread, that stand for all targets where these share parameters. Chosen
+#: by hand.
 N_SHARED_TARGETS = 50
-#: Targets up to which each is learned by exact gradients, too.
+#: Largest number of targets for each of which weights are found by gradients, as first candidates.
+#: Chosen by hand.
 FEW_TARGETS = 5
-#: Kernels whose weights a design of candidates covers; of more, one candidate has what some targets
-#: share.
+#: Largest number of kernels whose weights a design of candidates covers. For more kernels, weights
+#: found by gradients for some targets together are the first candidate.
 FEW_KERNELS = 6
-#: Operations of one candidate for all targets, from which several threads of the linear algebra are
-#: faster than one.
+#: Operations of one candidate for all targets from which on several threads of the linear algebra
+#: are faster than one.
 THREADED_OPERATIONS = 2e9
 
-# What is warned of --------------------------------------------------------------------------------
+# Warnings -----------------------------------------------------------------------------------------
 
-#: Fraction of samples that equal another one, from which leave-one-out scores are too optimistic.
+#: Least fraction of samples that equal another one at which leave-one-out scores, too optimistic
+#: then, are warned of. Chosen by hand.
 REPEATED_FOR_LEAVE_ONE_OUT = 0.2
-#: Fraction of samples that equal another one with their target, from which the evidence
-#: underestimates the noise.
+#: Least fraction of samples that equal another one with their target at which the evidence, which
+#: underestimates the noise then, is warned of. Chosen by hand.
 REPEATED_FOR_EVIDENCE = 0.1
-#: Change of a prediction by rounding, in standard deviations of the targets, that is warned of.
+#: Largest change of a prediction by rounding, in standard deviations of the targets, without a
+#: warning. Chosen by hand.
 MOST_ROUNDING = 1e-3
-#: Residuals, in standard deviations of the targets, that are nothing but rounding.
+#: Residuals below this size, in standard deviations of the targets, are only rounding. Chosen by
+#: hand.
 EXACT_RESIDUAL = 1e-6
 
 # The search for weights, ridge, scale and widths --------------------------------------------------
