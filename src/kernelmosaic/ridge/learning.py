@@ -470,7 +470,8 @@ def search_ridge(
     widths = dict(widths or {})
     problem = make_ridge_problem(stack, targets, widths, options)
 
-    # 1. The first point x, the range of its entries, and which of them are free.
+    # 1. The first point x (log η, log α, log a, log ℓ), the range of its entries, and which of them
+    # are free. A given fit is continued at its end; its own start stands in the result.
     if start is None:
         start = _learn_start(problem, alpha, weights)
     first_start = _first_start(start, P, options)
@@ -516,7 +517,7 @@ def search_ridge(
         x = end.x
         largest_derivative = end.largest_derivative
 
-    # 4. The widths for classes, with everything else.
+    # 4. The widths for classes, with everything else, if they gain more than a nat each.
     if is_width.any() and targets.labels is not None:
         value_before = problem.value(x)[0]
         end = descent.minimise(x, is_free | is_width, options.max_iter)
@@ -601,6 +602,7 @@ class _Descent:
             },
         )
         # At a bound, a derivative counts only if the criterion falls towards the inside.
+        # L-BFGS-B may stop for another reason than `gtol`, so the largest one is computed here.
         derivatives = np.where(result.x <= bounds[0], np.minimum(result.jac, 0.0), result.jac)
         derivatives = np.where(result.x >= bounds[1], np.maximum(derivatives, 0.0), derivatives)
         largest_derivative = float(np.abs(derivatives).max(initial=0.0))
