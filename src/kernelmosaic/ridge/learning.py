@@ -435,7 +435,9 @@ def search_ridge(
     start: RidgeLearned | RidgeStart | None = None,
     options: RidgeOptions = DEFAULTS,
 ) -> RidgeSearch:
-    """Minimise the criterion in the logarithms of weights, ridge, scale and widths.
+    """Return the end of the search for the minimum of the criterion with its priors.
+
+    Quasi-Newton steps are taken in the logarithms of weights, ridge, scale and widths.
 
     Widths for numbers are learned with everything else. Those for classes are learned last, from
     the minimum at the widths they start from, and stay there if learning them lowers the criterion
