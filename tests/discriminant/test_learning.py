@@ -51,7 +51,7 @@ def learn(formulation, problem, tol=1e-7, max_iter=500, **tuning):
 
 def traces_of(problem):
     """Those of the kernels, infinite for one that is constant."""
-    scale = problem.scale[int(problem.joint) :]
+    scale = problem.scale[int(problem.learns_alpha) :]
     return np.divide(1.0, scale, out=np.full(len(scale), np.inf), where=scale > 0)
 
 
@@ -61,7 +61,7 @@ def unit_trace(problem):
     n = problem.stack.n_samples
     Pi = np.eye(n) - np.full((n, n), 1.0 / n)
     Ns = [Pi @ K @ Pi / np.trace(Pi @ K @ Pi) for K in problem.stack.matrices]
-    return [np.eye(n) / n, *Ns] if problem.joint else Ns
+    return [np.eye(n) / n, *Ns] if problem.learns_alpha else Ns
 
 
 @pytest.mark.parametrize("formulation", EXACT)

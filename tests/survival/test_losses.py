@@ -68,35 +68,37 @@ LOSSES = {"cox": partial_likelihood, "rank": pairs}
 @pytest.mark.parametrize(("machine", "naive"), [(Cox, partial_likelihood), (Ranking, pairs)])
 def test_value_slopes_and_curvature_are_those_of_naive_sums(machine, naive):
     program, f = machine(Y[:, 1], Y[:, 0], 0.7).program, RNG.standard_normal(N)
-    here = program.at(f)
+    here = program.loss_at(f)
     assert here.value == pytest.approx(0.7 * naive(f), rel=1e-12)
     h, rows = 1e-5, RNG.permutation(N)[:12]
     slopes = [0.7 * (naive(f + h * e) - naive(f - h * e)) / (2 * h) for e in np.eye(N)[rows]]
-    assert_allclose(here.slopes[rows], slopes, atol=1e-6)
+    assert_allclose(here.gradient[rows], slopes, atol=1e-6)
     bends = [
-        (program.at(f + h * e).slopes - program.at(f - h * e).slopes) / (2 * h) for e in np.eye(N)
+        (program.loss_at(f + h * e).gradient - program.loss_at(f - h * e).gradient) / (2 * h)
+        for e in np.eye(N)
     ]
-    assert_allclose(here.times(np.eye(N)), bends, atol=1e-6)
-    assert_allclose(here.times(f), bends @ f, atol=1e-5)
+    assert_allclose(here.curvature_times(np.eye(N)), bends, atol=1e-6)
+    assert_allclose(here.curvature_times(f), bends @ f, atol=1e-5)
 
 
 def test_outputs_as_far_apart_as_numbers_go_leave_the_likelihood_finite():
     program = Cox(Y[:, 1], Y[:, 0]).program
     f = 900.0 * RNG.standard_normal(N)
-    here = program.at(f)
+    here = program.loss_at(f)
     assert np.isfinite(here.value)
-    assert np.isfinite(here.slopes).all()
-    assert np.isfinite(here.times(f)).all()
+    assert np.isfinite(here.gradient).all()
+    assert np.isfinite(here.curvature_times(f)).all()
 
 
 def test_the_curvature_of_outputs_far_apart_does_not_overflow():
     # Denominators down to 1e-170: their inverse is a number, its square is not.
     program, f = Cox(Y[:, 1], Y[:, 0]).program, 0.0 + 390.0 * (Y[:, 1] / Y[:, 1].max())
-    here, h = program.at(f), 1e-4
+    here, h = program.loss_at(f), 1e-4
     with np.errstate(over="raise", invalid="raise"):
-        found = here.times(np.eye(N))
+        found = here.curvature_times(np.eye(N))
     bends = [
-        (program.at(f + h * e).slopes - program.at(f - h * e).slopes) / (2 * h) for e in np.eye(N)
+        (program.loss_at(f + h * e).gradient - program.loss_at(f - h * e).gradient) / (2 * h)
+        for e in np.eye(N)
     ]
     assert_allclose(found, bends, atol=1e-6)
 
@@ -160,7 +162,7 @@ def test_an_outsider_finds_the_gap_from_the_fitted_attributes(loss, settings):
     upper = 0.5 * beta @ f + 0.5 * LOSSES[loss](f)
     assert model.objective_ == pytest.approx(upper, rel=1e-9)
     # Fenchel and Young: the slopes g at any outputs f have the conjugate ⟨g, f⟩ − L(f).
-    slopes = {"cox": Cox, "rank": Ranking}[loss](Y[:, 1], Y[:, 0], 0.5).program.at(f).slopes
+    slopes = {"cox": Cox, "rank": Ranking}[loss](Y[:, 1], Y[:, 0], 0.5).program.loss_at(f).gradient
     q = np.array([0.5 * slopes @ K @ slopes for K in matrices])
     largest = {"norm": q.max(), 2: np.linalg.norm(q)}
     most = model.weights_ @ q if "weights" in settings else largest[settings.get("norm", "norm")]

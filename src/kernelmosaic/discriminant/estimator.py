@@ -150,7 +150,7 @@ class DiscriminantMKLClassifier(
 
     # Samples must have all views.
     missing = None
-    # Single precision would leave nothing of a small λ.
+    # In single precision a small λ would be below rounding.
     _stack_dtype = np.float64
     _knows_probabilities = True
     _has_normed_weights: ClassVar[bool] = False
@@ -202,7 +202,7 @@ class DiscriminantMKLClassifier(
             Samples; with `approximation` also a memory map, the path of a Parquet or ``.npy`` file,
             or a Dask collection.
         y : array-like of shape (n_samples,) or (n_samples, labels)
-            Classes, or the indicators of labels of which a sample may have several, or none.
+            Classes, or indicators of labels; a sample may have several labels, or none.
 
         Returns
         -------
@@ -211,10 +211,10 @@ class DiscriminantMKLClassifier(
         return super().fit(X, y)
 
     def validated(self, X: MatrixLike, y: TargetLike, sample_weight: None) -> FitInput:
-        given = self._read_input(X, y, None, COLUMNS_OF_CLASSES)
-        y = given.y
+        fit_input = self._read_input(X, y, None, COLUMNS_OF_CLASSES)
+        y = fit_input.y
         if np.ndim(y) != 2 or np.shape(y)[1] == 1:
-            return replace(given, y=np.asarray(column_or_1d(y, warn=True)))
+            return replace(fit_input, y=np.asarray(column_or_1d(y, warn=True)))
         if type_of_target(y) != "multilabel-indicator":
             raise ValueError(
                 f"y has shape {np.shape(y)}: give one class per sample, or indicators, 0 and 1, one"
@@ -225,21 +225,22 @@ class DiscriminantMKLClassifier(
                 f"decision={self.decision!r} is for one class per sample; several labels need"
                 " 'least_squares'."
             )
-        return replace(given, y=np.asarray(y.toarray() if issparse(y) else y))
+        indicators = y.toarray() if issparse(y) else y
+        return replace(fit_input, y=np.asarray(indicators))
 
     def fit_input(
         self, given: FitInput, calibration: Any = None, starts: Any = None, **known: Any
     ) -> Self:
-        """Fit to validated samples; without a calibration, decision values of every sample by all
-        others have one."""
-        found = fit(self.recipe(given), given, starts=starts, **known)
-        self.keep(found, given)
+        """Fit to validated samples.
+
+        Without a calibration, one is fitted to decision values of every sample by all others.
+        """
+        fitted = fit(self.recipe(given), given, starts=starts, **known)
+        self.keep(fitted, given)
         if calibration is None:
-            task: Any = found.task
-            labels, values = (
-                given.y if task.has_labels else task.labels(given.y),
-                single(left_out(found)),
-            )
+            task: Any = fitted.task
+            labels = given.y if task.has_labels else task.labels(given.y)
+            values = single(left_out(fitted))
             calibration = Calibration.fit(values, labels, len(self.classes_), None, "sigmoid")
         self._calibration = calibration
         return self
@@ -260,11 +261,8 @@ class DiscriminantMKLClassifier(
                 "alpha='learn' finds the regulariser together with the weights, so it needs"
                 " weights=None."
             )
-        if (
-            solver_class(self._parameters()).reads_matrices
-            and self.weights is None
-            and self.approximation is not None
-        ):
+        reads_matrices = solver_class(self._parameters()).reads_matrices
+        if reads_matrices and self.weights is None and self.approximation is not None:
             raise ValueError(
                 f"solver={self.solver!r} reads whole kernel matrices, which approximation="
                 f"{self.approximation!r} never forms: use solver='newton', or approximation=None."
@@ -283,7 +281,7 @@ class DiscriminantMKLClassifier(
             solvers=DISCRIMINANT_SOLVERS,
         )
 
-    # Predictions out ------------------------------------------------------------------------------
+    # Predictions ----------------------------------------------------------------------------------
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

@@ -1,8 +1,11 @@
 """Discriminant analysis as a problem in the weights: least squares on centred kernels, in matrices
 or in features.
 
-Beside it are the learners by the papers' other programs: quadratic constraints, matrix
-inequalities, and Kim's.
+The module also has the learners that solve the papers' other programs: quadratic constraints,
+matrix inequalities, and that of Kim et al.
+
+Words: the *share* of a kernel is its weight times its centred trace; shares sum to one. The *forms*
+are Σ_j β_jᵀG̃_iβ_j, one for each kernel i.
 """
 
 from __future__ import annotations
@@ -45,30 +48,39 @@ from kernelmosaic.solvers.interior_point import centring, longest_step
 from kernelmosaic.solvers.least_squares import FeatureForm, FeatureLeastSquares
 from kernelmosaic.solvers.program import relative_gap, require_finite
 
-#: Fraction of its trace below which the centred trace of a kernel is rounding: the kernel is
-#: constant.
+#: Fraction of a kernel's trace. A centred trace below it is rounding: the kernel is constant.
 CONSTANT_KERNEL = 1e-12
-#: A solution in features is refined until it is this exact, relative to its size; smaller residuals
-#: are rounding.
+#: Fraction of all shares. A learned λ, and the kernels together, keep at least this much: the value
+#: changes by no more than that relative size, and no matrix is singular.
+LEAST_SHARE = 1e-10
+#: Relative to the size of the solution. A solution in features is refined to this residual; smaller
+#: ones are rounding.
 EXACT = 1e-10
-#: Most steps of refinement: each leaves less than half of what was missing, or is the last one.
+#: Most steps of refinement. Each at least halves the residual, or is the last one.
 REFINEMENTS = 5
+#: Fraction of the step to the nearest bound that an interior-point step takes; chosen by hand.
+FRACTION_TO_BOUNDARY = 0.99
+#: Relative to equal shares of one. Smaller shares of a semi-definite program are zero: they are
+#: what a barrier leaves of a zero (chosen by hand).
+LEAST_BARRIER_SHARE = 1e-7
+#: The start of a semi-definite program is inside its constraints by a factor, and by a number in
+#: units in which the bounds are about one; both chosen by hand.
+START_FACTOR = 2.0
+START_MARGIN = 1e-3
 
 
 class DiscriminantProblem(WeightProblem):
-    """min over θ ≥ 0, Σ θ_i r_i = 1, of Σ_j h_jᵀ(λI + Σ θ_iG̃_i)⁻¹h_j, seen through the shares s =
-    θ ∘ r of the trace.
+    """min over θ ≥ 0, Σ θ_i r_i = 1, of Σ_j h_jᵀ(λI + Σ θ_iG̃_i)⁻¹h_j, in the shares s = θ ∘ r.
 
-    The shares are scaled weights like any others, with penalties d_i² = r_i, and live in the set of
-    `SumNorm`. With ``machine.alpha=None`` the identity is one more kernel, the first, of trace m,
-    and λ its weight. The slope in s_i is −q_i with q_i = Σ_j β_jᵀN_iβ_j and N_i = G̃_i / r_i, a
-    matrix of trace one.
+    The shares are scaled weights with the penalties d_i² = r_i, in the set of `SumNorm`. With
+    ``machine.alpha=None`` the identity is one more kernel, the first, of trace m, and λ its weight.
+    The derivative in s_i is −q_i with q_i = Σ_j β_jᵀN_iβ_j and N_i = G̃_i / r_i, a matrix of trace
+    one.
 
     Parameters
     ----------
     stack : GramStack
-        The kernels, not centred: their coefficients sum to zero, so centring what comes out is
-        enough.
+        The kernels, not centred: coefficients sum to zero, so that it suffices to centre products.
     machine : Discriminant
         The targets and λ.
     options : LearnerOptions
@@ -77,6 +89,8 @@ class DiscriminantProblem(WeightProblem):
 
     Attributes
     ----------
+    learns_alpha : bool
+        Whether λ is learned, as the first share.
     stated_alpha : float or "learn"
         λ as the user states it, for errors.
     """
@@ -86,45 +100,54 @@ class DiscriminantProblem(WeightProblem):
 
     def __init__(self, stack: GramStack, machine: Discriminant, options: LearnerOptions) -> None:
         super().__init__(stack, machine, options)
-        self.joint = machine.alpha is None
+        self.learns_alpha = machine.alpha is None
         self.stated_alpha: float | str = "learn" if machine.alpha is None else machine.alpha
-        if self.joint:
+        if self.learns_alpha:
             self.scale = np.append(1.0 / stack.n_samples, self.scale)
         self.solve_ridge = ridge_solver(stack, machine)
 
     def start(self) -> Weights:
         return self.retract(np.ones(len(self.scale)))
 
-    def retract(self, theta: Weights, least: float = 1e-10) -> Weights:
-        """Return shares on the simplex, without any for constant kernels and with λ above zero.
+    def retract(self, theta: Weights, least: float = LEAST_SHARE) -> Weights:
+        """Return shares on the simplex near `theta`, zero for constant kernels.
 
-        A learned λ keeps the least share: nothing is lost beyond that relative size, and no matrix
-        is singular.
+        If λ is learned, its share is at least `least`.
         """
-        out = self.norm.retract(np.where(self.scale > 0, theta, 0.0))
-        if self.joint:
-            out[0] = max(out[0], least)
-            # Where nothing beats the identity, the kernels still define directions in which the
-            # classes differ.
-            usable = self.scale[1:] > 0
-            out[1:][usable] += max(least - float(out[1:].sum()), 0.0) / np.count_nonzero(usable)
-            out /= out.sum()
-        return out
+        shares = self.norm.retract(np.where(self.scale > 0, theta, 0.0))
+        if self.learns_alpha:
+            shares[0] = max(shares[0], least)
+            # Where the identity is the best kernel, the others still define the directions in which
+            # the classes differ, so that they need shares.
+            is_usable = self.scale[1:] > 0
+            missing = max(least - float(shares[1:].sum()), 0.0)
+            shares[1:][is_usable] += missing / np.count_nonzero(is_usable)
+            shares /= shares.sum()
+        return shares
 
     def scaled(self, weights: Weights) -> Weights:
-        """Return the shares of given weights; the first ones where λ, which they do not include,
-        has a share, too."""
-        return self.start() if self.joint else super().scaled(weights)
+        """Return the shares of given weights.
+
+        If λ is learned, weights do not tell its share: the shares are those of `start`.
+        """
+        if self.learns_alpha:
+            return self.start()
+        return super().scaled(weights)
 
     def solve(self, theta: Weights, warm_start: Any = None, tol: float = 0.0) -> RidgeSolution:
-        """Solve for all targets at these shares; nothing is gained by a start, or by a
-        tolerance."""
+        """Return the solution for all targets at these shares.
+
+        It is exact: the start and the tolerance are not read.
+        """
         weights = theta * self.scale
-        alpha = weights[0] if self.machine.alpha is None else self.machine.alpha
+        alpha = self.machine.alpha
+        if alpha is None:
+            alpha = weights[0]
+            weights = weights[1:]
         try:
-            solution = self.solve_ridge(weights[int(self.joint) :], float(alpha))
+            solution = self.solve_ridge(weights, float(alpha))
         except np.linalg.LinAlgError:
-            remedy = "give alpha a number, say 1e-3" if self.joint else "raise alpha"
+            remedy = "give alpha a number, say 1e-3" if self.learns_alpha else "raise alpha"
             raise ValueError(
                 f"alpha={self.stated_alpha!r} leaves the regularised kernel matrix singular to"
                 f" machine precision: {remedy}."
@@ -136,50 +159,50 @@ class DiscriminantProblem(WeightProblem):
         self, theta: Weights, warm_start: Any = None, tol: float = 0.0, kernels: Numbers = None
     ) -> Evaluation:
         solution = self.solve(theta)
-        return Evaluation(
-            theta,
-            solution,
-            require_finite(solution.value),
-            self._slopes(solution.beta, solution.forms),
-        )
+        q = self._scaled_forms(solution.beta, solution.forms)
+        return Evaluation(theta, solution, require_finite(solution.value), q)
 
     def plane(self, at: Evaluation) -> tuple[float, Weights]:
-        gain, ridge = self._linear(at.solution.beta, self.machine.targets)
-        return 2.0 * gain - ridge, at.q
+        linear, ridge = self._linear(at.solution.beta, self.machine.targets)
+        return 2.0 * linear - ridge, at.q
 
     def lower_bound(self, at: Evaluation) -> float:
-        """What β, scaled as is best, guarantees whatever the weights."""
+        """Return the lower bound of β times its best factor, whatever the weights."""
         return self._lower(at.solution.beta, at.q, self.machine.targets)
 
     def guarantee(self, beta: Matrix, targets: Matrix) -> float:
-        """Return the lower bound of any β, its columns centred first, for these targets."""
+        """Return the lower bound of any β for these targets, after its columns were centred."""
         beta = beta - beta.mean(axis=0)
-        return self._lower(
-            beta, self._slopes(beta, 2.0 * self.stack.quadratic_forms(beta)), targets
-        )
+        q = self._scaled_forms(beta, 2.0 * self.stack.quadratic_forms(beta))
+        return self._lower(beta, q, targets)
 
     def curvature(self, at: Evaluation) -> Array:
         """Return 2 Σ_j (N_iβ_j)ᵀ(λI + G̃)⁻¹(N_lβ_j)."""
-        return np.asarray(
-            2.0 * self.scale[:, np.newaxis] * at.solution.responses(self.joint) * self.scale
-        )
+        responses = at.solution.responses(self.learns_alpha)
+        return np.asarray(2.0 * self.scale[:, np.newaxis] * responses * self.scale)
 
     def learned(self, best: Evaluation, gap: float, history: list[Iteration]) -> Learned:
-        weights = (best.theta * self.scale)[int(self.joint) :]
+        weights = (best.theta * self.scale)[int(self.learns_alpha) :]
         return LearnedRidge(weights, best.solution, best.upper, gap, self.n_solves, history)
 
     def _lower(self, beta: Matrix, q: Weights, targets: Matrix) -> float:
-        gain, ridge = self._linear(beta, targets)
-        rest = ridge + self.norm.support(q)
-        return max(gain, 0.0) ** 2 / rest if rest > 0 else 0.0
+        """Return max_c 2c⟨H, β⟩ − c²(λ‖β‖² + max_s ⟨s, q⟩), a lower bound at any shares s."""
+        linear, ridge = self._linear(beta, targets)
+        quadratic = ridge + self.norm.support(q)
+        if quadratic > 0:
+            return max(linear, 0.0) ** 2 / quadratic
+        return 0.0
 
     def _linear(self, beta: Matrix, targets: Matrix) -> tuple[float, float]:
-        """Return ⟨H, β⟩ and λ‖β‖², the latter zero where the identity is a kernel."""
-        return float(np.sum(targets * beta)), (self.machine.alpha or 0.0) * float(np.sum(beta**2))
+        """Return ⟨H, β⟩ and λ‖β‖², the latter zero if λ is learned."""
+        alpha = self.machine.alpha or 0.0
+        return float(np.sum(targets * beta)), alpha * float(np.sum(beta**2))
 
-    def _slopes(self, beta: Matrix, forms: Weights) -> Weights:
-        """Return q from β and Σ_j β_jᵀG̃_iβ_j."""
-        return np.asarray(self.scale * (np.append(np.sum(beta**2), forms) if self.joint else forms))
+    def _scaled_forms(self, beta: Matrix, forms: Weights) -> Weights:
+        """Return q, which is Σ_j β_jᵀN_iβ_j, from β and the forms."""
+        if self.learns_alpha:
+            forms = np.append(np.sum(beta**2), forms)
+        return np.asarray(self.scale * forms)
 
 
 # A linear system needs no start.
@@ -201,16 +224,17 @@ def centered_traces(stack: GramStack, diagonals: Array) -> Weights:
     """
     traces = diagonals.sum(axis=1)
     centred = traces - 2.0 * stack.quadratic_forms(np.ones(stack.n_samples)) / stack.n_samples
-    if not np.any(centred > CONSTANT_KERNEL * traces):
+    varies = centred > CONSTANT_KERNEL * traces
+    if not np.any(varies):
         raise ValueError(
             "kernels: every kernel is constant on the training set, so the classes cannot be"
             " separated."
         )
-    return np.where(centred > CONSTANT_KERNEL * traces, centred, 0.0)
+    return np.where(varies, centred, 0.0)
 
 
 def trace_penalties(traces: Weights) -> Weights:
-    """Return the penalties with which the scaled weights are shares of the trace."""
+    """Return the penalties √r_i, with which scaled weights are shares; infinite if r_i is zero."""
     return np.where(traces > 0, np.sqrt(traces), np.inf)
 
 
@@ -226,9 +250,9 @@ class RidgeSolution:
     beta, values : ndarray of shape (n, k)
         β, whose columns sum to zero, and G̃β.
     value : float
-        No less than Σ_j h_jᵀ(λI + G̃)⁻¹h_j, however inexact β is.
+        An upper bound on Σ_j h_jᵀ(λI + G̃)⁻¹h_j, which holds however inexact β is.
     dual : float
-        No more than that.
+        A lower bound on it.
     forms : ndarray of shape (P,)
         Σ_j β_jᵀG̃_iβ_j for every kernel.
     alpha : float
@@ -238,10 +262,9 @@ class RidgeSolution:
     form : FeatureForm, or None
         The centred features; None where kernels are matrices.
     products : ndarray
-        G̃_iβ of every kernel, of shape (P, n, k); in features Z̃ᵀβ, of shape (features, k), from
-        which these follow.
+        G̃_iβ of every kernel, of shape (P, n, k); in features Z̃ᵀβ, of shape (features, k).
     missing : ndarray of shape (used, k), or None
-        In features RZ̃ᵀβ − w, zero at the optimum.
+        In features RZ̃ᵀβ − w, which is zero at the optimum.
     """
 
     beta: Matrix
@@ -261,19 +284,23 @@ class RidgeSolution:
         return relative_gap(self.value, self.dual)
 
     def responses(self, identity: bool) -> Array:
-        """Return Σ_j (G̃_iβ_j)ᵀ(λI + G̃)⁻¹(G̃_lβ_j) for all pairs of kernels, the identity first if
-        it is one."""
+        """Return Σ_j (G̃_iβ_j)ᵀ(λI + G̃)⁻¹(G̃_lβ_j) for all pairs of kernels i and l.
+
+        With `identity`, the identity is the first kernel.
+        """
         if self.form is None:
             V = self.products
             if identity:
                 V = np.concatenate([self.beta[np.newaxis], V])
             return np.asarray(self.system.responses(V))
-        # With V_i = G̃_iβ, Z̃ᵀV_i = Z̃ᵀZ̃_i Z̃_iᵀβ has no n in it.
-        sums, places = self.products, self.form.places
-        Y = np.array([self.form.normal[:, place] @ sums[place] for place in places])
-        inner = np.array([[np.sum(sums[place] * y[place]) for y in Y] for place in places])
+        # In features the system needs Z̃ᵀV_i and V_iᵀV_l of V_i = G̃_iβ. The first is Z̃ᵀZ̃_i Z̃_iᵀβ,
+        # where no dimension is n.
+        adjoint = self.products
+        places = self.form.places
+        Y = np.array([self.form.normal[:, place] @ adjoint[place] for place in places])
+        inner = np.array([[np.sum(adjoint[place] * Y_l[place]) for Y_l in Y] for place in places])
         if identity:
-            Y = np.concatenate([sums[np.newaxis], Y])
+            Y = np.concatenate([adjoint[np.newaxis], Y])
             corner = np.array([[np.sum(self.beta**2)]])
             inner = np.block([[corner, self.forms[np.newaxis]], [self.forms[:, np.newaxis], inner]])
         return np.asarray(self.system.responses(inner, Y))
@@ -285,8 +312,10 @@ class RidgeSolution:
         return self.form.diagonal(self.system)
 
     def left_out(self, targets: Matrix) -> Matrix:
-        """Return what is fitted to the targets of each sample by all others: they leave the
-        residual β_i / Q_ii."""
+        """Return the values at each sample of the fit to all others, of shape (n, k).
+
+        That fit leaves the residual β_i / Q_ii at sample i.
+        """
         return np.asarray(targets - self.beta / self.response_diagonal()[:, np.newaxis])
 
 
@@ -296,8 +325,9 @@ RidgeSolver = Callable[[Weights, float], RidgeSolution]
 
 
 def ridge_solver(stack: GramStack, machine: Discriminant) -> RidgeSolver:
-    """Return what solves min ‖H − φ̃w‖²/λ + ‖w‖² for every target of a machine, on the centred
-    kernels of a stack.
+    """Return the function that solves min ‖H − φ̃w‖²/λ + ‖w‖² for every target of a machine.
+
+    φ̃ are the centred features of the combined kernel of a stack.
 
     Parameters
     ----------
@@ -306,7 +336,7 @@ def ridge_solver(stack: GramStack, machine: Discriminant) -> RidgeSolver:
     machine : Discriminant
         The targets, every column of which sums to zero.
     """
-    # Where samples are fewer than features, so are the entries of their matrix.
+    # With fewer samples than features, a matrix of the samples is smaller than one of the features.
     if stack.widths is None or stack.n_samples <= stack.widths.sum():
         return partial(solve_in_matrices, stack, machine)
     form = FeatureForm.of_centred(cast(FeatureStack, stack), machine.targets)
@@ -317,9 +347,9 @@ def dual_value(
     targets: Matrix, beta: Matrix, theta: Weights, alpha: float, forms: Weights
 ) -> float:
     """Return 2⟨H, β⟩ − λ‖β‖² − Σ_j β_jᵀG̃β_j."""
-    return (
-        2.0 * float(np.sum(targets * beta)) - alpha * float(np.sum(beta**2)) - float(theta @ forms)
-    )
+    linear = 2.0 * float(np.sum(targets * beta))
+    ridge = alpha * float(np.sum(beta**2))
+    return linear - ridge - float(theta @ forms)
 
 
 def solve_in_matrices(
@@ -329,22 +359,23 @@ def solve_in_matrices(
     system = machine.system(stack.combine(theta), alpha)
     beta = system.solve(machine.targets)
     products = stack.products(beta)
-    # Coefficients sum to zero, so centring what comes out is enough.
+    # Coefficients sum to zero, so that it suffices to centre the products.
     products -= products.mean(axis=1, keepdims=True)
     forms = np.einsum("inj,nj->i", products, beta)
     values = np.tensordot(theta, products, 1)
-    # The problem itself, by the same products as the forms: no less than its optimum whatever β is.
+    # The primal value of w = Σ_i β_i φ̃(x_i), by the products of which the forms are made. For any β
+    # it is no less than the optimum.
     value = float(np.sum((machine.targets - values) ** 2) / alpha + theta @ forms)
     dual = dual_value(machine.targets, beta, theta, alpha, forms)
     return RidgeSolution(beta, values, value, dual, forms, alpha, system, None, products)
 
 
 def solve_in_features(form: FeatureForm, theta: Weights, alpha: float) -> RidgeSolution:
-    """Return the solution by one factorisation in the features Z̃ of all kernels together, G̃_i =
-    Z̃_iZ̃_iᵀ.
+    """Return the solution by one factorisation in the features Z̃ of all kernels together.
 
-    At weights θ the features are Z̃R with R² = diag θ, and w = (λI + RZ̃ᵀZ̃R)⁻¹RZ̃ᵀH gives β = (H −
-    Z̃Rw)/λ. Rounding in Z̃ᵀZ̃ costs exactness, which steps of refinement give back.
+    G̃_i = Z̃_iZ̃_iᵀ. At weights θ the features are Z̃R with R² = diag θ, and w = (λI +
+    RZ̃ᵀZ̃R)⁻¹RZ̃ᵀH gives β = (H − Z̃Rw)/λ. Z̃ᵀZ̃ has rounding errors, which steps of iterative
+    refinement correct.
     """
     system = form.at(theta, alpha)
     roots = system.root[:-1, np.newaxis]
@@ -366,37 +397,36 @@ def solve_in_features(form: FeatureForm, theta: Weights, alpha: float) -> RidgeS
 def solution_of_features(
     form: FeatureForm, system: FeatureLeastSquares, theta: Weights, w: Matrix
 ) -> RidgeSolution:
-    """Return what any w is worth.
+    """Return any w as a solution, with its value and its lower bound.
 
-    Any w is a point of the problem, worth ‖H − Z̃Rw‖²/λ + ‖w‖², and any β gives a bound. Both are
-    computed from the rows, which takes two passes with k columns. Between them lies ‖RZ̃ᵀβ − w‖².
+    The value of w is ‖H − Z̃Rw‖²/λ + ‖w‖², and β = (H − Z̃Rw)/λ gives a lower bound. Both are
+    computed from the rows, which takes two passes with k columns. Their difference is ‖RZ̃ᵀβ − w‖².
     """
     alpha = system.alpha
     values = form.stack.combine(theta).apply(w)
     values -= values.mean(axis=0)
     beta = (form.Y - values) / alpha
     beta -= beta.mean(axis=0)
-    sums = form.sums(beta)
+    adjoint = form.sums(beta)
     value = alpha * float(np.sum(beta**2)) + float(np.sum(w**2))
-    forms = np.array([np.sum(sums[place] ** 2) for place in form.places])
+    forms = np.array([np.sum(adjoint[place] ** 2) for place in form.places])
     dual = dual_value(form.Y, beta, theta, alpha, forms)
-    missing = np.asarray(system.root[:-1, np.newaxis] * sums[system.used] - w)
-    return RidgeSolution(beta, values, value, dual, forms, alpha, system, form, sums, missing)
+    missing = np.asarray(system.root[:-1, np.newaxis] * adjoint[system.used] - w)
+    return RidgeSolution(beta, values, value, dual, forms, alpha, system, form, adjoint, missing)
 
 
 # Conic programs -----------------------------------------------------------------------------------
 
 
 class DiscriminantQCQP(Learner):
-    """Maximise Σ_j (β_jᵀh_j − ¼ β_jᵀβ_j) − t/(4λ) subject to t ≥ Σ_j β_jᵀG̃_iβ_j / r_i for every
-    kernel.
+    """Maximise Σ_j (β_jᵀh_j − ¼ β_jᵀβ_j) − t/(4λ) over β and t ≥ Σ_j β_jᵀG̃_iβ_j / r_i for all i.
 
-    The multipliers of the constraints are the weights. Without the term in β_jᵀβ_j, and with the
-    identity as one more kernel, where λ is learned.
+    The multipliers of the constraints are the weights. If λ is learned, the term in β_jᵀβ_j is left
+    out, and the identity is one more kernel.
 
-    A general conic solver carries all n·k coefficients of β through its linear algebra. Here they
-    are eliminated: given the multipliers s, the optimal β is one Cholesky factorisation away,
-    shared by all targets, and so is how the constraints' values q answer to s. What is left of the
+    A general conic solver would carry all n·k coefficients of β through its linear algebra. Here
+    they are eliminated: for given multipliers s, one Cholesky factorisation, shared by all targets,
+    gives the optimal β, and the derivative of the constraints' values q in s. What is left of the
     optimality conditions, s_i (t − q_i) = μ and Σs = 1 with μ driven to zero, has one unknown per
     kernel.
 
@@ -419,85 +449,122 @@ class DiscriminantQCQP(Learner):
 
 
 class _Path(BoundTracker):
-    """Where the interior points are: multipliers s, slacks z, the bound t, in units of the first
-    constraint values."""
+    """The interior-point search of `DiscriminantQCQP`.
+
+    Attributes
+    ----------
+    current : Evaluation
+        The evaluation at the current shares.
+    usable : ndarray
+        The kernels that are not constant; others have no share.
+    unit : float
+        The largest constraint value at the start, in units of which t and z are.
+    s, z : ndarray, one entry per usable kernel
+        The multipliers, which are the shares, and the slacks t − q.
+    t : float
+        The bound of the constraint values.
+    """
 
     problem: DiscriminantProblem
 
     def __init__(self, problem: DiscriminantProblem) -> None:
-        self.at = problem.evaluate(problem.start())
-        super().__init__(problem, self.at)
-        # Constant kernels are left out of the simplex altogether.
+        self.current = problem.evaluate(problem.start())
+        super().__init__(problem, self.current)
         self.usable = np.flatnonzero(problem.scale > 0)
-        self.unit = max(float(np.abs(self.at.q).max()), np.finfo(float).tiny)
-        self.s: Weights = self.at.theta[self.usable]
+        self.unit = max(float(np.abs(self.current.q).max()), np.finfo(float).tiny)
+        self.s: Weights = self.current.theta[self.usable]
         self.t = 1.0 + 1.0 / len(self.s)
-        self.z: Weights = self.t - self.at.q[self.usable] / self.unit
+        self.z: Weights = self.t - self.current.q[self.usable] / self.unit
 
-    @np.errstate(over="ignore", invalid="ignore")  # what is not finite is refused below
+    @np.errstate(over="ignore", invalid="ignore")
     def step(self) -> bool:
-        """Take one predictor–corrector step and solve the least squares where it ends; False if
-        rounding hides it."""
-        C = self.problem.curvature(self.at)[np.ix_(self.usable, self.usable)] / self.unit
-        missing = self.t - self.at.q[self.usable] / self.unit - self.z
+        """Take one predictor–corrector step, and evaluate its end.
+
+        Returns False, without a step, where rounding or overflow prevents it.
+        """
+        # 1. The Newton system: the derivative C of q in s, and what the slacks miss.
+        C = self.problem.curvature(self.current)[np.ix_(self.usable, self.usable)] / self.unit
+        missing = self.t - self.current.q[self.usable] / self.unit - self.z
         mu = float(self.s @ self.z) / len(self.s)
         if not mu > 0:
             return False
+
+        # 2. The predictor aims at products s∘z of zero. Its step may be slightly longer than a full
+        #    one, since a step is cut before the boundary.
         ds, dz, _ = self._direction(C, missing, -self.s * self.z)
-        # A little more than a full step, so that one can be taken.
-        along_s, along_z = (
-            min(1.0 / 0.99, longest_step(pair)) for pair in ((self.s, ds), (self.z, dz))
-        )
-        ahead = float((self.s + along_s * ds) @ (self.z + along_z * dz)) / len(self.s)
-        centre = min(centring(mu, max(ahead, 0.0)), mu)
-        ds, dz, dt = self._direction(C, missing, centre - self.s * self.z - ds * dz)
-        # A step ends before the boundary.
-        size = min(1.0, 0.99 * longest_step((self.s, ds), (self.z, dz)))
-        s, z = self.s + size * ds, self.z + size * dz
-        if not (np.all(s > 0) and np.all(z > 0) and np.isfinite(dt)):
+        predictor_s = min(1.0 / FRACTION_TO_BOUNDARY, longest_step((self.s, ds)))
+        predictor_z = min(1.0 / FRACTION_TO_BOUNDARY, longest_step((self.z, dz)))
+        products_ahead = float((self.s + predictor_s * ds) @ (self.z + predictor_z * dz))
+        mu_ahead = max(products_ahead / len(self.s), 0.0)
+
+        # 3. The corrector aims at equal products.
+        product = min(centring(mu, mu_ahead), mu)
+        ds, dz, dt = self._direction(C, missing, product - self.s * self.z - ds * dz)
+        size = min(1.0, FRACTION_TO_BOUNDARY * longest_step((self.s, ds), (self.z, dz)))
+        s = self.s + size * ds
+        z = self.z + size * dz
+        is_inside = np.all(s > 0) and np.all(z > 0)
+        if not is_inside or not np.isfinite(dt):
             return False
-        self.s, self.z, self.t = s, z, self.t + size * dt
-        self.at = self._evaluate(self.s)
-        self.consider(self.at)
+
+        # 4. The step.
+        self.s = s
+        self.z = z
+        self.t = self.t + size * dt
+        self.current = self._evaluate(self.s)
+        self.consider(self.current)
         return True
 
     def prune(self, tol: float) -> None:
-        """Set the shares to zero that interior points leave of a zero, if the gap allows it."""
-        # A multiplier whose constraint has more slack left than it has weight is on its way to
-        # zero.
-        active = self.s > self.z
-        trial = self._evaluate(np.where(active, self.s, 0.0) if active.any() else self.s)
+        """Set shares to zero that interior points only approach, if the gap stays within `tol`.
+
+        These are the shares that are smaller than the slack of their constraint.
+        """
+        shares = self.s
+        is_active = self.s > self.z
+        if is_active.any():
+            shares = np.where(is_active, self.s, 0.0)
+        trial = self._evaluate(shares)
         self.record_bounds(trial)
         gap = relative_gap(trial.upper, self.lower_bound)
         if gap <= max(tol, self.gap):
-            self.best, self.tightest, self.gap = trial, trial, gap
+            self.best = trial
+            self.tightest = trial
+            self.gap = gap
             self.history[-1] = Iteration(trial.upper, self.gap)
 
     def _evaluate(self, s: Weights) -> Evaluation:
+        """Return the evaluation at shares s of the usable kernels, made to sum to one."""
         theta = np.zeros(len(self.problem.scale))
         theta[self.usable] = s
         return self.problem.evaluate(self.problem.retract(theta))
 
     def _direction(
-        self, C: Weights, missing: Weights, wanted: Weights
+        self, C: Array, missing: Weights, complementarity: Weights
     ) -> tuple[Weights, Weights, float]:
-        """Solve z∘ds + s∘dz = wanted with dz = dt + C ds + missing and Σds = 0; NaN where the
-        system overflows."""
+        """Return ds, dz and dt of the Newton system; NaN where it overflows.
+
+        The system is z∘ds + s∘dz = complementarity with dz = dt + C ds + missing and Σds = 0.
+        """
         A = C + np.diag(self.z / self.s)
-        right = np.column_stack([wanted / self.s - missing, np.ones(len(self.s))])
-        if not (np.all(np.isfinite(A)) and np.all(np.isfinite(right)) and np.all(np.diag(A) > 0)):
-            return np.full(len(self.s), np.nan), np.full(len(self.s), np.nan), np.nan
-        # Kernels that are alike leave A singular to rounding: of all solutions the least is as good
-        # as any.
+        ones = np.ones(len(self.s))
+        right = np.column_stack([complementarity / self.s - missing, ones])
+        is_finite = np.all(np.isfinite(A)) and np.all(np.isfinite(right))
+        if not is_finite or not np.all(np.diag(A) > 0):
+            return ones * np.nan, ones * np.nan, np.nan
+        # Kernels that are nearly equal make A singular to rounding; the least-norm solution is as
+        # good as any other.
         unit = 1.0 / np.sqrt(np.diag(A))[:, np.newaxis]
-        both = unit * np.linalg.lstsq(A * unit * unit.T, unit * right, rcond=None)[0]
-        dt = float(both[:, 0].sum() / both[:, 1].sum())
-        ds = both[:, 0] - dt * both[:, 1]
+        solutions = unit * np.linalg.lstsq(A * unit * unit.T, unit * right, rcond=None)[0]
+        of_right = solutions[:, 0]
+        of_ones = solutions[:, 1]
+        dt = float(of_right.sum() / of_ones.sum())
+        ds = of_right - dt * of_ones
         return ds, dt + C @ ds + missing, dt
 
 
 class MatrixLearner(Learner):
-    """Learns by matrix inequalities in the kernel matrices."""
+    """A learner that solves a semi-definite program with the kernel matrices."""
 
     machine_needs = ()
     reads_matrices = True
@@ -507,17 +574,21 @@ class MatrixLearner(Learner):
     )
 
     def _require_small(self, solver: str, orders: list[int], count: int) -> None:
-        entries, most = count * sum(order**2 for order in orders), self.options.max_conic_entries
-        if entries > most:
+        """Raise a MemoryError if the matrices of the inequalities have too many entries.
+
+        `orders` are the orders of the inequalities, each of which has `count` matrices.
+        """
+        entries = count * sum(order**2 for order in orders)
+        limit = self.options.max_conic_entries
+        if entries > limit:
             raise MemoryError(
                 f"solver={solver!r} would keep {entries:.1e} entries for {len(orders)} inequalities"
-                f" of order {orders[0]} and supports up to {most:.0e}; use solver='newton'."
+                f" of order {orders[0]} and supports up to {limit:.0e}; use solver='newton'."
             )
 
 
 class DiscriminantSDP(MatrixLearner):
-    """Minimise Σ_j t_j subject to [[I + (1/λ) Σ θ_iG̃_i, h_j], [h_jᵀ, t_j]] ⪰ 0, one matrix
-    inequality per target.
+    """Minimise Σ_j t_j subject to [[I + (1/λ) Σ θ_iG̃_i, h_j], [h_jᵀ, t_j]] ⪰ 0 for every target j.
 
     References
     ----------
@@ -528,29 +599,31 @@ class DiscriminantSDP(MatrixLearner):
         k = machine.targets.shape[1]
         self._require_small("sdp", [stack.n_samples] * k, stack.n_kernels)
         problem = DiscriminantProblem(stack, machine, self.options)
-        columns = [[j] for j in range(k)]
-        return _learn_once(problem, lambda first: _solve_inequalities(problem, first, columns).s)
+        groups = [[j] for j in range(k)]
+        return _learn_once(problem, lambda first: _solve_inequalities(problem, first, groups).s)
 
 
 def _learn_once(problem: DiscriminantProblem, shares: Callable[[Evaluation], Weights]) -> Learned:
-    """Return what is learned by shares that follow from an evaluation where every kernel has the
-    same."""
-    found = BoundTracker(problem, problem.evaluate(problem.start()))
+    """Return what is learned in one iteration, from equal shares to those of a program.
+
+    `shares` returns the shares that solve the program, from the evaluation at equal shares.
+    """
+    search = BoundTracker(problem, problem.evaluate(problem.start()))
     with gap_progress(problem.machine, problem.options) as advance:
-        advance(found.gap)
-        found.consider(problem.evaluate(problem.retract(shares(found.best))))
-        advance(found.record_iteration())
-    return found.learned()
+        advance(search.gap)
+        theta = problem.retract(shares(search.best))
+        search.consider(problem.evaluate(theta))
+        advance(search.record_iteration())
+    return search.learned()
 
 
 class DiscriminantApproximateSDP(MatrixLearner):
-    """Minimise Σ_j t_j subject to [[I + (1/λ) Σ θ_iG̃_i, H], [Hᵀ, diag t]] ⪰ 0: one matrix
-    inequality for all classes.
+    """Minimise Σ_j t_j subject to [[I + (1/λ) Σ θ_iG̃_i, H], [Hᵀ, diag t]] ⪰ 0.
 
-    Its optimum is no less than that of `DiscriminantSDP`, since diag t must exceed HᵀM⁻¹H as a
-    matrix and not only on the diagonal. The gap is certified: at fixed weights the value is the
-    largest tr(X HᵀM⁻¹H) over X ⪰ 0 with unit diagonal, so every such X turns into targets HX^½
-    whose exact problem lies below.
+    This is one matrix inequality for all classes. Its optimum is no less than that of
+    `DiscriminantSDP`, since diag t must exceed HᵀM⁻¹H as a matrix and not only on the diagonal. The
+    gap is certified: at fixed weights the value is the largest tr(X HᵀM⁻¹H) over X ⪰ 0 with unit
+    diagonal, so that for every such X the exact problem with the targets HX^½ gives a lower bound.
 
     References
     ----------
@@ -562,18 +635,24 @@ class DiscriminantApproximateSDP(MatrixLearner):
         self._require_small("sdp_approximate", [stack.n_samples - 1 + H.shape[1]], stack.n_kernels)
         problem = DiscriminantProblem(stack, machine, self.options)
         first = problem.evaluate(problem.start())
+        k = H.shape[1]
         with gap_progress(machine, self.options) as advance:
-            found = _solve_inequalities(problem, first, [list(range(H.shape[1]))])
-            at = problem.evaluate(problem.retract(found.s))
-            beta = at.solution.beta
-            # Σ t once t is raised so far that diag t exceeds HᵀM⁻¹H as a matrix.
+            # 1. The weights.
+            barrier = _solve_inequalities(problem, first, [list(range(k))])
+            evaluation = problem.evaluate(problem.retract(barrier.s))
+            beta = evaluation.solution.beta
+
+            # 2. The upper bound: Σ t after t was raised until diag t exceeds HᵀM⁻¹H as a matrix.
             C = H.T @ beta
-            excess = float(np.linalg.eigvalsh(0.5 * (C + C.T) - np.diag(found.t))[-1])
-            upper = float(found.t.sum()) + H.shape[1] * max(excess, 0.0)
-            root = _unit_rows(found.multipliers[0][-H.shape[1] :, -H.shape[1] :])
+            excess = float(np.linalg.eigvalsh(0.5 * (C + C.T) - np.diag(barrier.t))[-1])
+            upper = float(barrier.t.sum()) + k * max(excess, 0.0)
+
+            # 3. The lower bound, by an X near the corner of the dual matrix.
+            root = _unit_rows(barrier.multipliers[0][-k:, -k:])
             gap = relative_gap(upper, problem.guarantee(beta @ root, H @ root))
             advance(gap)
-        return replace(problem.learned(at, gap, [Iteration(upper, gap)]), objective=upper)
+        learned = problem.learned(evaluation, gap, [Iteration(upper, gap)])
+        return replace(learned, objective=upper)
 
 
 class DiscriminantKim(MatrixLearner):
@@ -581,8 +660,8 @@ class DiscriminantKim(MatrixLearner):
     classes.
 
     min t − aᵀGa subject to [[λI + JGJ, JGa], [aᵀGJ, t]] ⪰ 0 with G = Σ θ_iG_i: then F₁* = (aᵀGa −
-    t)/λ. The problem it is given must have unit traces and the regulariser mλ, for which F₃* has
-    the same minimiser; that certifies the weights.
+    t)/λ. The weights are certified by the least-squares problem F₃*, which has the same minimiser
+    if all kernels have unit traces and its regulariser is mλ; the learner is given that problem.
 
     References
     ----------
@@ -601,97 +680,123 @@ class DiscriminantKim(MatrixLearner):
 
     @staticmethod
     def _solve(problem: DiscriminantProblem) -> Weights:
-        n, labels = problem.stack.n_samples, problem.machine.labels
-        a, J = binary_targets(labels), within_class_matrix(labels)
-        Gs = [
-            np.asarray(problem.stack.row_block(m, slice(0, n)), dtype=np.float64)
-            for m in range(len(problem.scale))
-        ]
+        """Return the shares that solve the semi-definite program."""
+        n = problem.stack.n_samples
+        labels = problem.machine.labels
+        a = binary_targets(labels)
+        J = within_class_matrix(labels)
+        Gs = [_whole_matrix(problem.stack, m) for m in range(len(problem.scale))]
         gains = np.array([a @ G @ a for G in Gs])
-        # Units of the inequality; rounding may make either negative where it is zero.
+        # The units of JGJ and of aᵀGa; rounding may make either negative where it is zero.
         size = abs(float(np.mean([np.sum(J * (J @ G)) for G in Gs]))) / n or 1.0
         gain = abs(float(gains.mean())) or 1.0
         bordered = np.zeros((len(Gs), n + 1, n + 1))
         for B, G in zip(bordered, Gs, strict=True):
+            border = J @ (G @ a) / np.sqrt(size * gain)
             B[:n, :n] = J @ G @ J / size
-            B[:n, n] = B[n, :n] = J @ (G @ a) / np.sqrt(size * gain)
-        constant = np.diag(np.append(np.full(n, (problem.machine.alpha or 0.0) / n / size), 0.0))
+            B[:n, n] = border
+            B[n, :n] = border
+        alpha = problem.machine.alpha or 0.0
+        constant = np.diag(np.append(np.full(n, alpha / n / size), 0.0))
         inequality = MatrixInequality(constant, bordered, [(0, n)])
         return _minimise([inequality], np.append(-gains / gain, 1.0)).s
 
 
+def _whole_matrix(stack: GramStack, m: int) -> Matrix:
+    """Return the matrix of kernel m in double precision, of shape (n, n)."""
+    return np.asarray(stack.row_block(m, slice(0, stack.n_samples)), dtype=np.float64)
+
+
 def _solve_inequalities(
-    problem: DiscriminantProblem, at: Evaluation, groups: list[list[int]]
+    problem: DiscriminantProblem, evaluation: Evaluation, groups: list[list[int]]
 ) -> BarrierSolution:
     """Minimise Σ t subject to [[λI + Σ s_iN_i, H_g], [H_gᵀ, diag t_g]] ⪰ 0 for groups g of targets.
 
-    Constants are outside every centred matrix, so the inequality is written in a basis of their
-    complement, on the samples' differences only. An evaluation tells about how large t will be.
+    Constant vectors are in the null space of every centred matrix, so the inequalities are written
+    in a basis of the complement. `evaluation` gives the size of t.
     """
-    n, targets = problem.stack.n_samples, problem.machine.targets
-    Q, m = helmert(n), n - 1
-    # N_i = G̃_i / r_i, zero for constant kernels; the identity over n first where λ is learned.
-    each = [np.eye(n) / n] if problem.joint else []
-    for k, scale in enumerate(problem.scale[len(each) :]):
-        each.append(
-            center(np.array(problem.stack.row_block(k, slice(0, n)), dtype=np.float64)) * scale
-        )
-    matrices, H = np.array([n * (Q @ N @ Q.T) for N in each]), Q @ targets
-    # In these units every t is about one.
-    unit = float(np.sqrt(np.sum(targets * at.solution.beta) / n / H.shape[1]))
+    n = problem.stack.n_samples
+    targets = problem.machine.targets
+    Q = helmert(n)
+    m = n - 1
+
+    # 1. The matrices N_i = G̃_i / r_i, zero for constant kernels. If λ is learned, the identity over
+    #    n is the first.
+    Ns = []
+    if problem.learns_alpha:
+        Ns.append(np.eye(n) / n)
+    for i, scale in enumerate(problem.scale[len(Ns) :]):
+        Ns.append(center(_whole_matrix(problem.stack, i).copy()) * scale)
+    matrices = np.array([n * (Q @ N @ Q.T) for N in Ns])
+    H = Q @ targets
+
+    # 2. One inequality per group, in units in which every t is about one.
+    unit = float(np.sqrt(np.sum(targets * evaluation.solution.beta) / n / H.shape[1]))
+    alpha = problem.machine.alpha or 0.0
     inequalities = []
     for group in groups:
         order = m + len(group)
-        bordered, constant = np.zeros((len(matrices), order, order)), np.zeros((order, order))
+        bordered = np.zeros((len(matrices), order, order))
         bordered[:, :m, :m] = matrices
-        constant[:m, :m] = n * (problem.machine.alpha or 0.0) * np.eye(m)
+        constant = np.zeros((order, order))
+        constant[:m, :m] = n * alpha * np.eye(m)
         constant[:m, m:] = H[:, group] / unit
         constant[m:, :m] = constant[:m, m:].T
-        inequalities.append(
-            MatrixInequality(constant, bordered, [(j, m + i) for i, j in enumerate(group)])
-        )
-    found = _minimise(inequalities, np.append(np.zeros(len(matrices)), np.ones(H.shape[1])))
-    # t was scaled with the matrices, which are n times what the problem has.
-    return replace(found, t=found.t * unit**2 * n)
+        bounds = [(j, m + place) for place, j in enumerate(group)]
+        inequalities.append(MatrixInequality(constant, bordered, bounds))
+
+    # 3. The program. The matrices are n times those of the problem, and so is t.
+    linear = np.append(np.zeros(len(matrices)), np.ones(H.shape[1]))
+    barrier = _minimise(inequalities, linear)
+    return replace(barrier, t=barrier.t * unit**2 * n)
 
 
 def _minimise(inequalities: list[MatrixInequality], linear: Weights) -> BarrierSolution:
-    """Minimise from equal shares, with bounds t that are twice what they need be."""
+    """Return the solution of a semi-definite program, from equal shares.
+
+    The bounds t start well above the least ones for these shares. Shares of the solution that are
+    nearly zero are set to zero.
+    """
     P = len(inequalities[0].matrices)
-    s, t = np.full(P, 1.0 / P), np.zeros(len(linear) - P)
-    for one in inequalities:
-        corner = len(one.bounds)
-        F = one.value(s, t)
-        need = _least_bound(F[:-corner, :-corner], F[:-corner, -corner:])
-        for j, _ in one.bounds:
-            t[j] = 2.0 * need + 1e-3
-    found = solve_matrix_inequalities(linear, inequalities, s, t)
-    # Smaller shares are what interior points leave of a zero.
-    return replace(found, s=np.where(found.s > 1e-7, found.s, 0.0))
+    s = np.full(P, 1.0 / P)
+    t = np.zeros(len(linear) - P)
+    for inequality in inequalities:
+        corner = len(inequality.bounds)
+        F = inequality.value(s, t)
+        least = _least_bound(F[:-corner, :-corner], F[:-corner, -corner:])
+        for j, _ in inequality.bounds:
+            t[j] = START_FACTOR * least + START_MARGIN
+    barrier = solve_matrix_inequalities(linear, inequalities, s, t)
+    return replace(barrier, s=np.where(barrier.s > LEAST_BARRIER_SHARE, barrier.s, 0.0))
 
 
 def _least_bound(M: Matrix, border: Matrix) -> float:
-    """Return the least t with [[M, B], [Bᵀ, tI]] ⪰ 0; zero, which is outside, where M is singular
-    to rounding."""
+    """Return the least t with [[M, B], [Bᵀ, tI]] ⪰ 0, where B is the border.
+
+    It is zero if M is singular to rounding; then it is no feasible bound.
+    """
     with suppress(np.linalg.LinAlgError):
-        need = border.T @ np.linalg.solve(M, border)
-        if np.all(np.isfinite(need)):
-            return max(float(np.linalg.eigvalsh(need)[-1]), 0.0)
+        schur = border.T @ np.linalg.solve(M, border)
+        if np.all(np.isfinite(schur)):
+            return max(float(np.linalg.eigvalsh(schur)[-1]), 0.0)
     return 0.0
 
 
 def _unit_rows(X: Matrix) -> Matrix:
-    """Return R whose rows have unit length, with RRᵀ about X scaled to a unit diagonal; any such R
-    gives a bound."""
+    """Return R with rows of length one such that RRᵀ is about X, scaled to a unit diagonal.
+
+    R is the identity if X is not finite. Any such R gives a lower bound.
+    """
     if not np.all(np.isfinite(X)):
         return np.eye(len(X))
     eigenvalues, V = np.linalg.eigh(X)
     R = V * np.sqrt(np.maximum(eigenvalues, 0.0))
-    size = np.sqrt(np.sum(R**2, axis=1, keepdims=True))
-    return np.where(size > 0, R / np.where(size > 0, size, 1.0), np.eye(len(X)))
+    lengths = np.sqrt(np.sum(R**2, axis=1, keepdims=True))
+    is_positive = lengths > 0
+    return np.where(is_positive, R / np.where(is_positive, lengths, 1.0), np.eye(len(X)))
 
 
-#: How the weights of discriminant analysis are learned, by the name that `solver` gives it.
+#: The learners of discriminant analysis, by the name that `solver` gives them.
 DISCRIMINANT_SOLVERS: dict[str, type[Learner]] = {
     "newton": Newton,
     "silp": SILP,

@@ -1,5 +1,5 @@
-"""From classes, or labels of which a sample may have several, to the machine of discriminant
-analysis and back."""
+"""The task of discriminant analysis: from classes or labels to its machine, and from decision
+values back to classes or labels."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class Indicators(ClassTask):
     Attributes
     ----------
     alpha : float or "learn"
-        λ of the total scatter, or of Kim's within-class scatter.
+        The regulariser λ of the total scatter or, with `is_kim`, of the within-class scatter.
     is_kim : bool
-        Whether it is the latter.
+        Whether the problem is that of Kim et al.
     has_labels : bool
-        Whether targets are indicators of labels, known once the task is prepared.
+        Whether targets are indicators of labels; set by `prepared`.
     """
 
     alpha: float | str = 5e-4
@@ -44,20 +44,20 @@ class Indicators(ClassTask):
     def machines(self, y: TargetLike, weight: Array) -> list[Any]:
         ridge: float | None = None
         if self.alpha != "learn":
-            # Kim et al. regularise the within-class scatter, whose sums are divided by the number
-            # of samples.
-            ridge = check_positive("alpha", self.alpha) * (len(y) if self.is_kim else 1)
-        return [
-            LabelDiscriminant(y, ridge) if self.has_labels else Discriminant(self.labels(y), ridge)
-        ]
+            # Kim et al. divide the sums of the within-class scatter by the number of samples.
+            n_scatter = len(y) if self.is_kim else 1
+            ridge = check_positive("alpha", self.alpha) * n_scatter
+        if self.has_labels:
+            return [LabelDiscriminant(y, ridge)]
+        return [Discriminant(self.labels(y), ridge)]
 
     def decide(self, outputs: Array, intercept: Array) -> AnyArray:
-        return (outputs > 0).astype(int) if self.has_labels else super().decide(outputs, intercept)
+        if self.has_labels:
+            return (outputs > 0).astype(int)
+        return super().decide(outputs, intercept)
 
     def count_support(self, y: TargetLike, support: Indices) -> Indices:
-        # Every sample has a coefficient.
-        return (
-            np.asarray(y).sum(axis=0)
-            if self.has_labels
-            else super().count_support(y, np.arange(len(y)))
-        )
+        # Every sample has a coefficient, so that all of each class are counted.
+        if self.has_labels:
+            return np.asarray(np.asarray(y).sum(axis=0))
+        return super().count_support(y, np.arange(len(y)))

@@ -87,6 +87,8 @@ class KernelEstimator(BaseEstimator, ABC):
     _input_rules: InputRules
     # Whether samples cannot stay on a disk, whatever the approximation.
     reads_in_memory: ClassVar[bool] = False
+    # Whether the samples themselves are read, beside their similarities by the kernels.
+    reads_samples: ClassVar[bool] = False
 
     def read_kernels(self, X: MatrixLike = None, views: Settings | None = None) -> list[Entry]:
         """Return the kernels by name; where they depend on the samples, those for X, and for each
@@ -145,15 +147,24 @@ class KernelEstimator(BaseEstimator, ABC):
         ]
         return self
 
+    def weighted_kernels(self, entries: Sequence[Entry] | None = None) -> list[Kernel]:
+        """Return the kernels of entries; by default those of the parameter, for unknown samples."""
+        if self.kernels is None and entries is None:
+            # Reading the kernels with their names takes longer than a prediction.
+            return self._kernels_of(None, None)
+        if entries is None:
+            entries = self.read_kernels()
+        kernels = [entry.kernel for entry in entries]
+        return [kernel.kernel if isinstance(kernel, PerColumn) else kernel for kernel in kernels]
+
+    def further_kernels(self) -> dict[str, Kernel]:
+        """Return kernels beside those that are weighted, by the names of their parameters."""
+        return {}
+
     def kernel_traits(self, trait: str, entries: Sequence[Entry] | None = None) -> list[Any]:
-        """Return a class attribute of every kernel, by default of those that depend on no
-        samples."""
-        if (
-            self.kernels is None and entries is None
-        ):  # without names, which take longer than a prediction
-            return [getattr(kernel, trait) for kernel in self._kernels_of(None, None)]
-        kernels = [entry.kernel for entry in (self.read_kernels() if entries is None else entries)]
-        return [getattr(k.kernel if isinstance(k, PerColumn) else k, trait) for k in kernels]
+        """Return a class attribute of every kernel, the weighted ones first."""
+        kernels = [*self.weighted_kernels(entries), *self.further_kernels().values()]
+        return [getattr(kernel, trait) for kernel in kernels]
 
     if hasattr(BaseEstimator, "_get_fitted_attr_html"):
         # In the estimator's own box, and so also where it is a step of a pipeline or what a search
@@ -433,6 +444,9 @@ class BaseMKL(KernelEstimator):
     # Only classifiers have this parameter, which ``solver="easymkl"`` reads.
     easymkl_lambda: float = 0.1
 
+    # Whether C is learned with the weights; only classifiers have that.
+    _learns_C: bool = False
+
     # Along which parameter a search goes; None where there is no such parameter.
     path_rule: ClassVar[PathRule | None] = None
 
@@ -451,7 +465,7 @@ class BaseMKL(KernelEstimator):
             "easymkl_lambda",
         )
         own = {parameter: getattr(self, parameter) for parameter in same}
-        parameters = Parameters(AIM * self.tol, **own, learns_C=getattr(self, "C", None) == "learn")
+        parameters = Parameters(AIM * self.tol, **own, learns_C=self._learns_C)
         return WeightMethod(
             parameters, self.tol, self.fixed_weights, drops_idle=True, n_jobs=self.n_jobs
         )

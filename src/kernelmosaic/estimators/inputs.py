@@ -158,18 +158,16 @@ def input_rules(X: MatrixLike, estimator: Estimator) -> InputRules:
     What is learned from the training samples has its default.
     """
     entries = estimator.read_kernels(X)
-    # After the kernels there may be that of the gates.
-    names = [*(entry.name for entry in entries), "gating_kernel"]
+    names = [*(entry.name for entry in entries), *estimator.further_kernels()]
     reads_sparse = estimator.kernel_traits("accepts_sparse", entries)
-    names_of_readers = zip(names, reads_sparse, strict=False)
+    names_of_readers = zip(names, reads_sparse, strict=True)
     dense_kernels = [name for name, is_sparse_read in names_of_readers if not is_sparse_read]
-    has_gates = hasattr(estimator, "gating_columns")
     return InputRules(
         kinds=tuple(sorted(set(estimator.kernel_traits("input_kind", entries)))),
         dense_kernel=dense_kernels[0] if dense_kernels else None,
         all_name_columns=all(entry.columns is not None for entry in entries),
-        # Gates read the samples themselves, not their similarities.
-        matrix_lengths={} if has_gates else _lengths_of_matrices(entries),
+        # Similarities to the training samples do not suffice where the samples themselves are read.
+        matrix_lengths={} if estimator.reads_samples else _lengths_of_matrices(entries),
         approximation=estimator.approximation,
         is_in_memory=estimator.reads_in_memory,
         may_lack_views=estimator.missing is not None,

@@ -635,9 +635,11 @@ class SmoothProblem(MachineProblem):
         # W does not read samples without a coefficient, whose rows stay zero.
         V = np.zeros((self.stack.n_samples, len(kernels)))
         V[evaluation.support] = evaluation.products[kernels].T
-        loss = self.machine.program.at(evaluation.solution.point)
+        loss = self.machine.program.loss_at(evaluation.solution.point)
         K = self.combine(evaluation.theta)
-        solved, _ = solve_curved(K.products, loss.times, loss.times(V), tol=CURVED_TOL)
+        solved, _ = solve_curved(
+            K.products, loss.curvature_times, loss.curvature_times(V), tol=CURVED_TOL
+        )
         H = V.T @ solved
         # An infinite loss has no curvature.
         if not np.isfinite(H).all():

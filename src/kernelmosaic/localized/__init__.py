@@ -1,5 +1,6 @@
-"""Weights that are functions of the input: gates, and projections that are learned with them (Gönen
-and Alpaydın).
+"""Localized multiple kernel learning: weights that are functions of the sample.
+
+They are called gates (Gönen and Alpaydın); projections of the samples may be learned with them.
 
 In the order in which it is read: `gating` has the gates and their derivatives, `learning` the steps
 that learn them with the machine, `method` what gates read of samples and the gated function,

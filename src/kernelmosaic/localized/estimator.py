@@ -42,8 +42,10 @@ def has_projections(estimator: Estimator) -> bool:
 
 
 def has_learned_projections(estimator: Estimator) -> bool:
-    """The same of the kernels that were fitted, whatever the parameters say now; of the parameters
-    before a fit."""
+    """Whether some fitted kernel of the estimator is projected; before a fit, some kernel at all.
+
+    After a fit, later changes of the parameters do not count.
+    """
     if not hasattr(estimator, "function_"):
         return has_projections(estimator)
     return any(True for _ in estimator.function_.projections())
@@ -58,10 +60,10 @@ class ProjectedSamples(TransformerMixin):
     """
 
     def transform(self: Any, X: MatrixLike) -> MatrixLike:
-        """Return the samples in the learned projections, side by side in the order of the kernels
-        (and classes).
+        """Return the samples in the learned projections, side by side.
 
-        Only estimators with a :class:`~kernelmosaic.kernels.Projected` kernel have this method.
+        The projections are in the order of the kernels (and classes). Only estimators with a
+        :class:`~kernelmosaic.kernels.Projected` kernel have this method.
 
         Parameters
         ----------
@@ -73,14 +75,15 @@ class ProjectedSamples(TransformerMixin):
         ndarray of shape (n_samples, n_components), or a data frame if ``set_output`` asked for one
         """
         X = self.read(X)
-        every = [expansion.kernel_set.views(X) for expansion in self.function_.expansions]
+        views = [expansion.kernel_set.views(X) for expansion in self.function_.expansions]
         return np.hstack(
-            [kernel.transform(every[c][m]) for c, m, kernel in self.function_.projections()]
+            [kernel.transform(views[c][m]) for c, m, kernel in self.function_.projections()]
         )
 
     def get_feature_names_out(self: Any, input_features: Any = None) -> AnyArray:
-        """Return the names of the columns of :meth:`transform`: the kernel's, after the class's if
-        each has its own.
+        """Return the names of the columns of :meth:`transform`.
+
+        A name is that of the kernel, after that of the class if every class has its own kernels.
 
         Parameters
         ----------
@@ -92,10 +95,11 @@ class ProjectedSamples(TransformerMixin):
         ndarray of str
         """
         check_is_fitted(self)
+        is_per_class = len(self.function_.expansions) > 1
         names = []
         for c, m, kernel in self.function_.projections():
-            owner = f"{self.classes_[c]}_" if len(self.function_.expansions) > 1 else ""
-            names += [f"{owner}{self.kernel_names_[m]}_{k}" for k in range(kernel.W_.shape[1])]
+            prefix = f"{self.classes_[c]}_" if is_per_class else ""
+            names += [f"{prefix}{self.kernel_names_[m]}_{k}" for k in range(kernel.W_.shape[1])]
         return np.array(names, dtype=object)
 
 
@@ -109,10 +113,12 @@ class BaseLocalized(TransformerMixin, BaseMKL, auto_wrap_output_keys=None):  # t
     step: Any
     n_init: int
     n_iter_no_change: int
-    # Gates are learned in the place of weights.
+    # Gates are learned in place of weights.
     weights = None
     # The gate of a view that a sample lacks is zero.
     missing = GATED
+    # Gates read the samples themselves.
+    reads_samples = True
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -140,28 +146,30 @@ class BaseLocalized(TransformerMixin, BaseMKL, auto_wrap_output_keys=None):  # t
         return replace(recipe, kernels=replace(recipe.kernels, host_samples=3000))
 
     def _method(self) -> GateMethod:
-        gating, most, verbose = make_gating(self.gating), int(self.max_iter), bool(self.verbose)
         descent = GateLearner(
-            gating, self.step, self.tol, most, verbose, int(self.n_iter_no_change)
-        )
-        columns, kernel, kinds = (
-            self.gating_columns,
-            self.gating_kernel,
-            set(super().kernel_traits("input_kind")),
+            gating=make_gating(self.gating),
+            step=self.step,
+            tol=self.tol,
+            max_iter=int(self.max_iter),
+            verbose=bool(self.verbose),
+            n_short=int(self.n_iter_no_change),
         )
         return GateMethod(
-            descent, columns, kernel, int(self.n_init), self.n_jobs, self.random_state, kinds
+            descent,
+            columns=self.gating_columns,
+            kernel=self.gating_kernel,
+            n_init=int(self.n_init),
+            n_jobs=self.n_jobs,
+            random_state=self.random_state,
+            kinds={kernel.input_kind for kernel in self.weighted_kernels()},
         )
 
     # Samples in -----------------------------------------------------------------------------------
 
-    def kernel_traits(self, trait: str, entries: Any = None) -> list[Any]:
-        traits = super().kernel_traits(trait, entries)
-        return (
-            [*traits, getattr(self.gating_kernel, trait)]
-            if isinstance(self.gating_kernel, Kernel)
-            else traits
-        )
+    def further_kernels(self) -> dict[str, Kernel]:
+        if isinstance(self.gating_kernel, Kernel):
+            return {"gating_kernel": self.gating_kernel}
+        return {}
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -192,19 +200,19 @@ class BaseLocalized(TransformerMixin, BaseMKL, auto_wrap_output_keys=None):  # t
 
     @property
     def projections_(self) -> dict[str, Array]:
-        """The learned projections W by the names of their kernels, of shape (columns of the kernel,
-        n_components).
+        """The learned projections W by the names of their kernels.
 
-        A projected sample is Wᵀx, x having the columns that the kernel reads. Where every class has
-        projections of its own, the class stands before the name of the kernel, as in
-        :meth:`get_feature_names_out`. The dict is empty where no kernel is projected.
+        A projection has the shape (columns of the kernel, n_components). A projected sample is Wᵀx,
+        x having the columns that the kernel reads. Where every class has projections of its own,
+        the class stands before the name of the kernel, as in :meth:`get_feature_names_out`. The
+        dict is empty where no kernel is projected.
         """
         check_is_fitted(self)
-        several = len(self.function_.expansions) > 1
+        is_per_class = len(self.function_.expansions) > 1
         projections = {}
         for c, m, kernel in self.function_.projections():
             name = self.kernel_names_[m]
-            if several:
+            if is_per_class:
                 name = f"{self.classes_[c]}_{name}"
             projections[name] = kernel.W_.copy()
         return projections

@@ -1,5 +1,4 @@
-"""Gates: weights of the kernels as functions of the sample, and their derivatives in the
-parameters."""
+"""Gates, which are weights of the kernels as functions of the sample, and their derivatives."""
 
 from __future__ import annotations
 
@@ -41,18 +40,23 @@ class Gating(BaseEstimator, ABC):
 
     @abstractmethod
     def vjp(self, V: Array, Z: Array, G: Array) -> Array:
-        """Return Σ_im G_im ∂η_m(z_i)/∂V for G of shape (n, P): what an objective's slope in the
-        gates means for V."""
+        """Return Σ_im G_im ∂η_m(z_i)/∂V, of the shape of V.
+
+        G, of shape (n, P), is the gradient of an objective in the gates; the result is that in V.
+        """
 
     def in_user_units(self, V: Array, mean: Array, scale: Array) -> Settings:
-        """Return the parameters by name, for inputs x = mean + scale · z; unchanged unless a
-        subclass rescales them."""
+        """Return the parameters by name, for inputs x = mean + scale · z.
+
+        By default they are returned unchanged, as ``parameters``.
+        """
         return {"parameters": V}
 
 
 class LinearGating(Gating):
-    """A gating whose parameters are linear scores a_m(z) = ⟨v_m, z⟩ + v_m0; the last column of V
-    holds the v_m0.
+    """A gating by linear scores a_m(z) = ⟨v_m, z⟩ + v_m0.
+
+    The last column of V holds the v_m0.
 
     Parameters
     ----------
@@ -73,16 +77,17 @@ class LinearGating(Gating):
         check_positive("scale", self.scale, zero=True)
         if not self.standardize:
             return rng.normal(scale=self.scale, size=(n_kernels, n_features + 1))
-        # A score's spread over the samples is then `scale`, whatever the number of features.
-        V = rng.normal(
-            scale=self.scale / np.sqrt(max(n_features, 1)), size=(n_kernels, n_features + 1)
-        )
+        # The deviation of a score over the samples is then `scale`, for any number of features.
+        deviation = self.scale / np.sqrt(max(n_features, 1))
+        V = rng.normal(scale=deviation, size=(n_kernels, n_features + 1))
         V[:, -1] = 0.0
         return V
 
     def in_user_units(self, V: Array, mean: Array, scale: Array) -> Settings:
-        """Return ``coef`` (P, n_features) and ``intercept`` (P,) of the scores as functions of the
-        user's columns."""
+        """Return ``coef`` (P, n_features) and ``intercept`` (P,) of the scores.
+
+        They are those of the scores as functions of the user's columns.
+        """
         coef = V[:, :-1] / scale
         return {"coef": coef, "intercept": V[:, -1] - coef @ mean}
 
@@ -93,12 +98,12 @@ def scores(V: Array, Z: Array) -> Array:
 
 
 def scores_vjp(Z: Array, A: Array) -> Array:
-    """Return what slopes A (n, P) in the scores mean for V."""
+    """Return the gradient in V for the gradient A, of shape (n, P), in the scores."""
     return np.column_stack([A.T @ Z, A.sum(axis=0)])
 
 
 def softmax_vjp(eta: Array, G: Array) -> Array:
-    """Return the slopes in the scores, given those in the gates: η_m (G_m − Σ_h η_h G_h)."""
+    """Return η_m (G_m − Σ_h η_h G_h), the gradient in the scores for G, that in the gates."""
     return np.asarray(eta * (G - np.sum(eta * G, axis=1, keepdims=True)))
 
 
@@ -144,7 +149,7 @@ class Softmax(LinearGating):
         return scores_vjp(Z, softmax_vjp(self.values(V, Z), G))
 
 
-# Every kernel is switched on or off by itself -----------------------------------------------------
+# Every kernel is switched on or off independently -------------------------------------------------
 
 
 class Sigmoid(LinearGating):
@@ -186,7 +191,7 @@ class Sigmoid(LinearGating):
         return scores_vjp(Z, G * eta * (1.0 - eta))
 
 
-# Every kernel has a place where it prevails -------------------------------------------------------
+# Every kernel has a region where it prevails ------------------------------------------------------
 
 
 class GaussianGating(Gating):
@@ -220,15 +225,16 @@ class GaussianGating(Gating):
     def init(self, rng: np.random.RandomState, n_features: int, n_kernels: int) -> Array:
         check_positive("scale", self.scale, zero=True)
         centres = rng.normal(scale=self.scale, size=(n_kernels, n_features))
-        # Distances grow with the number of features; widths that grow alike keep the first gates
-        # soft.
+        # Distances grow with the square root of the number of features; widths that grow with it
+        # keep the first gates soft.
         widths = np.full((n_kernels, n_features), 0.5 * np.log(max(n_features, 1)))
         return np.hstack([centres, widths])
 
     def values(self, V: Array, Z: Array) -> Array:
         centres, widths = self._split(V)
         inverse = widths**-2
-        # Σ_d (z_d − c_d)² / w_d², multiplied out: nothing of shape (n, P, n_features).
+        # Σ_d (z_d − c_d)² / w_d² is multiplied out, so that no array has the shape
+        # (n, P, n_features).
         q = 0.5 * (
             (Z**2) @ inverse.T
             - 2.0 * Z @ (centres * inverse).T
@@ -238,14 +244,14 @@ class GaussianGating(Gating):
 
     def vjp(self, V: Array, Z: Array, G: Array) -> Array:
         centres, widths = self._split(V)
-        # Slopes in −q.
+        # The gradient in −q, and its sums over samples with the factors 1, z and z².
         A = softmax_vjp(self.values(V, Z), G)
         total = A.sum(axis=0)[:, np.newaxis]
         first = A.T @ Z
         second = A.T @ Z**2
-        in_centres = (first - total * centres) / widths**2
-        in_log_widths = (second - 2.0 * centres * first + total * centres**2) / widths**2
-        return np.hstack([in_centres, in_log_widths])
+        gradient_in_centres = (first - total * centres) / widths**2
+        gradient_in_log_widths = (second - 2.0 * centres * first + total * centres**2) / widths**2
+        return np.hstack([gradient_in_centres, gradient_in_log_widths])
 
     def in_user_units(self, V: Array, mean: Array, scale: Array) -> Settings:
         """Return ``centres`` and ``widths`` (P, n_features) in the units of the user's columns."""
@@ -254,6 +260,10 @@ class GaussianGating(Gating):
 
     @staticmethod
     def _split(V: Array) -> tuple[Array, Array]:
+        """Return the centres and the widths, each of shape (P, n_features).
+
+        Logarithms of widths are bounded, so that no width overflows.
+        """
         half = V.shape[1] // 2
         return V[:, :half], np.exp(np.clip(V[:, half:], -50.0, 50.0))
 
@@ -262,10 +272,10 @@ class GaussianGating(Gating):
 
 
 class Constant(Gating):
-    """η_m(x) = √θ_m with θ_m = exp(v_m) / Σ_h exp(v_h): the combined kernel is Σ_m θ_m k_m, the
-    same for all samples.
+    """η_m(x) = √θ_m with θ_m = exp(v_m) / Σ_h exp(v_h), for all samples.
 
-    Learned, the θ are the weights of multiple kernel learning with Σ θ_m = 1.
+    The combined kernel is Σ_m θ_m k_m. Learned θ are the weights of multiple kernel learning with
+    Σ θ_m = 1.
 
     Parameters
     ----------
@@ -296,7 +306,7 @@ class Constant(Gating):
     def init(self, rng: np.random.RandomState, n_features: int, n_kernels: int) -> Array:
         if self.weights is None:
             return np.zeros((n_kernels, 1))
-        if self._given().shape != (n_kernels,):
+        if self._fixed_weights().shape != (n_kernels,):
             raise ValueError(
                 f"weights={self.weights!r}: constant gates need {n_kernels} numbers, one per"
                 " kernel."
@@ -304,29 +314,32 @@ class Constant(Gating):
         return np.zeros((n_kernels, 0))
 
     def values(self, V: Array, Z: Array) -> Array:
-        theta = self._given() if self.weights is not None else softmax(V[:, 0])
-        return np.tile(np.sqrt(theta), (Z.shape[0], 1))
+        return np.tile(np.sqrt(self._theta(V)), (Z.shape[0], 1))
 
     def vjp(self, V: Array, Z: Array, G: Array) -> Array:
         if self.weights is not None:
             return np.zeros_like(V)
         theta = softmax(V.T, axis=1)
-        # ∂√θ/∂θ = 1/(2√θ), and the softmax multiplies by θ: written so that θ = 0 does no harm.
+        # ∂√θ/∂θ = 1/(2√θ), and the softmax multiplies by θ; the product ½√θ is finite for θ = 0.
         root = np.sqrt(theta)
-        slope = 0.5 * root * G.sum(axis=0)
-        return np.asarray((slope - theta * slope.sum()).T)
+        gradient = 0.5 * root * G.sum(axis=0)
+        return np.asarray((gradient - theta * gradient.sum()).T)
 
     def in_user_units(self, V: Array, mean: Array, scale: Array) -> Settings:
         """Return ``weights`` (P,): the θ_m, squares of the gates."""
-        return {"weights": self._given() if self.weights is not None else softmax(V[:, 0])}
+        return {"weights": self._theta(V)}
 
-    def _given(self) -> Array:
+    def _theta(self, V: Array) -> Array:
+        """Return the weights θ, of shape (P,): fixed ones, or those of the parameters V."""
+        if self.weights is not None:
+            return self._fixed_weights()
+        return np.asarray(softmax(V[:, 0]))
+
+    def _fixed_weights(self) -> Array:
+        """Return the parameter `weights` as an array, or raise a ValueError if it is wrong."""
         weights = np.asarray(self.weights, dtype=np.float64)
-        if (
-            weights.ndim != 1
-            or not np.all(np.isfinite(weights) & (weights >= 0))
-            or not np.any(weights > 0)
-        ):
+        are_valid = weights.ndim == 1 and np.all(np.isfinite(weights) & (weights >= 0))
+        if not are_valid or not np.any(weights > 0):
             raise ValueError(
                 f"weights={self.weights!r}: give finite numbers, none negative and not all zero."
             )
@@ -335,7 +348,7 @@ class Constant(Gating):
 
 # By name ------------------------------------------------------------------------------------------
 
-#: Gatings by the name an estimator's `gating` gives them.
+#: Gatings by their names in the parameter `gating` of estimators.
 GATINGS: dict[str, type[Gating]] = {
     "softmax": Softmax,
     "sigmoid": Sigmoid,
@@ -345,7 +358,7 @@ GATINGS: dict[str, type[Gating]] = {
 
 
 def make_gating(gating: Any) -> Gating:
-    """Return the gating of that name, or the one given, or raise naming those there are."""
+    """Return the gating of a name, or a `Gating` as it is; other values raise a ValueError."""
     if isinstance(gating, Gating):
         return gating
     return GATINGS[check_choice("gating", gating, GATINGS, ", or give a Gating object")]()

@@ -1,4 +1,4 @@
-"""Kernel machines: the dual program of some targets, and how to solve it for a given kernel."""
+"""Kernel machines: the dual program of given targets, and how it is solved for a given kernel."""
 
 from __future__ import annotations
 
@@ -24,17 +24,16 @@ from kernelmosaic.solvers.working_set import solve_on_demand, solve_working_set
 class Machine:
     """A kernel machine with its targets: everything of the training problem but the kernel.
 
-    Only β crosses from here to the learner of the kernel, one column per output where there are
-    several: the value J of the program depends on the kernel through K alone, and ∂J/∂K = −½ββᵀ,
-    summed over the outputs.
+    A learner of the kernel reads only β, one column per output where there are several: the value J
+    of the program depends on the kernel through K alone, and ∂J/∂K = −½ββᵀ, summed over the
+    outputs.
 
     Attributes
     ----------
     program : Program, MulticlassProgram or IndependentOutputs
-        The dual program; its value times `objective_scale` is the problem's value as the papers
-        write it.
+        The dual program.
     objective_scale : float
-        See `program`.
+        The value of the program times this is the problem's value as the papers write it.
     options : SolverOptions
         How the program is solved.
     can_be_subsampled : bool
@@ -46,12 +45,13 @@ class Machine:
     has_targets : bool
         Whether the samples have targets.
     has_labels : bool
-        Whether these are the labels ±1 of two classes, and every coefficient has its label's sign.
+        Whether the targets are the labels ±1 of two classes, and every coefficient has its label's
+        sign.
     has_one_slack : bool
-        Whether the loss is linear or quadratic in the slack, not one after the other.
+        Whether the loss is either linear or quadratic in the slack everywhere, unlike Huber's.
     has_box : bool
-        Whether the coefficients are in a box, and each point of it proves a bound; else the loss is
-        smooth, and they are its slopes.
+        Whether the coefficients are in a box, each point of which proves a bound. Otherwise the
+        loss is smooth, and they are minus its gradient.
     """
 
     program: Any
@@ -72,18 +72,19 @@ class Machine:
 
     @property
     def most_steps(self) -> int:
-        """The steps after which a solve ends, converged or not."""
+        """The number of steps after which a solve ends, converged or not."""
         return most_steps(self.program.n_samples)
 
     def solve(
         self, K: ArrayOrTensor, warm_start: Array | None = None, tol: float = 1e-3
     ) -> Solution:
-        """Return the solution for the combined kernel K, a `Gram` or an array, to a relative
-        duality gap of `tol`.
+        """Return the solution for a combined kernel, to a relative duality gap of `tol`.
 
-        A matrix in this process is read whole by sequential minimal optimisation, one on a device
-        in working sets, factors by Newton steps in the features, working sets and interior points,
-        and what is not stored in working sets as large as memory allows.
+        K is a `Gram` or an array, `warm_start` any coefficients near the solution. The solver
+        depends on the form of the kernel: a matrix in this process is read whole by sequential
+        minimal optimisation, one on a device in working sets, factors by Newton steps in the
+        features, working sets and interior points, and a kernel that is not stored in working sets
+        as large as memory allows.
         """
         gram: Any = as_gram(K)
         if gram.factored:
@@ -96,33 +97,43 @@ class Machine:
         return solve(gram.matrix, self.program, warm_start, tol, options=self.options)
 
     def continued(self, beta: Array, before: Machine) -> Array:
-        """Return coefficients to start from where the solution of a like machine, with another C
-        say, ended."""
+        """Return coefficients from which to start, near the solution β of the machine `before`.
+
+        That machine differs from this one in C or another parameter.
+        """
         return np.asarray(self.program.continued(beta, before.program))
 
     def take(self, rows: Indices) -> Machine:
-        """Return the machine of some samples, each of which stands for several; see
-        `Program.subsampled`."""
-        few = copy(self)
-        few.program = self.program.subsampled(rows)
-        return few
+        """Return the machine of some samples, each of which stands for several.
+
+        See `Program.subsampled`.
+        """
+        subsampled = copy(self)
+        subsampled.program = self.program.subsampled(rows)
+        return subsampled
 
     def spread(self, rows: Indices, n_samples: int) -> Machine:
-        """Return the machine among more samples, which hold these ones; see `Program.spread`."""
-        among = copy(self)
-        among.program = self.program.spread(rows, n_samples)
-        return among
+        """Return the machine of more samples, in which those of this machine have given rows.
+
+        The other samples have no coefficient; see `Program.spread`.
+        """
+        spread = copy(self)
+        spread.program = self.program.spread(rows, n_samples)
+        return spread
 
     def linear_value(self, solution: Any) -> float:
-        """Return everything in the dual value of a solution that does not read the kernel."""
+        """Return the part of a solution's dual value that does not depend on the kernel."""
         return float(self.program.linear_value(solution.beta))
 
     def linear_bound(self, solution: Any) -> float:
-        """Return the same less its rounding, and what the sum of the coefficients misses."""
+        """Return a lower bound on the exact `linear_value`.
+
+        It takes off the rounding, and what the missing sum of the coefficients may cost.
+        """
         return float(self.program.linear_bound(solution.beta, solution.intercept))
 
     def primal_value(self, solution: Solution) -> float:
-        """Return the primal value of a solution: no less than the optimum for its kernel."""
+        """Return the primal value of a solution, which is at least the optimum for its kernel."""
         quadratic = 0.5 * float(np.sum(solution.beta * solution.values))
         return float(self.program.primal_value(quadratic, solution.values, solution.intercept))
 
@@ -130,13 +141,14 @@ class Machine:
 def slack_terms(
     C: float, slack: int, n_samples: int, sample_weight: Vector | None
 ) -> tuple[Vector, Vector, float]:
-    """Return the bound of the coefficients, the ridge and the scale of the objective for a 1-norm
-    or 2-norm slack.
+    """Return the bounds of the coefficients, their ridge, and the scale of the objective.
 
-    A 1-norm slack bounds the coefficients by the sample_C Cᵢ; a 2-norm slack leaves them unbounded
-    and adds 1/Cᵢ to the kernel's diagonal, and the papers write its problem without the factor ½.
+    A slack of the 1-norm bounds the coefficients by Cᵢ, C times the sample's weight; a slack of the
+    2-norm leaves them unbounded and adds 1/Cᵢ to the kernel's diagonal, and the papers write its
+    problem without the factor ½. Samples of weight zero have the bound zero.
     """
-    sample_C = check_C(C) * (np.ones(n_samples) if sample_weight is None else sample_weight)
+    weight = np.ones(n_samples) if sample_weight is None else sample_weight
+    sample_C = check_C(C) * weight
     if slack == 1:
         return sample_C, np.zeros(n_samples), 1.0
     if slack == 2:
@@ -147,7 +159,7 @@ def slack_terms(
     )
 
 
-# One output: each a choice of the numbers of one program ------------------------------------------
+# Machines with one output: each is a choice of the numbers of one program -------------------------
 
 
 class SVC(Machine):
@@ -163,7 +175,7 @@ class SVC(Machine):
     C : float
         Factor of the slack.
     slack : {1, 2}
-        Its norm.
+        Norm of the slack.
     sample_weight : array of shape (n,), optional
         Factors of C, sample by sample; zero takes a sample out.
     """
@@ -175,7 +187,8 @@ class SVC(Machine):
     ) -> None:
         bound, ridge, self.objective_scale = slack_terms(C, slack, len(y), sample_weight)
         target = np.asarray(y, dtype=np.float64)
-        lower, upper = np.where(target > 0, 0.0, -bound), np.where(target > 0, bound, 0.0)
+        lower = np.where(target > 0, 0.0, -bound)
+        upper = np.where(target > 0, bound, 0.0)
         self.program = Program(target, lower, upper, ridge)
 
 
@@ -208,9 +221,8 @@ class SVR(Machine):
     ) -> None:
         check_positive("epsilon", epsilon, zero=True)
         bound, ridge, self.objective_scale = slack_terms(C, slack, len(y), sample_weight)
-        self.program = Program(
-            np.asarray(y, dtype=np.float64), -bound, bound, ridge, epsilon=float(epsilon)
-        )
+        target = np.asarray(y, dtype=np.float64)
+        self.program = Program(target, -bound, bound, ridge, epsilon=float(epsilon))
 
 
 class Huber(Machine):
@@ -244,14 +256,16 @@ class Huber(Machine):
         check_positive("delta", delta, zero=True)
         sample_C, _, _ = slack_terms(C, 1, len(y), sample_weight)
         ridge = np.divide(delta, sample_C, out=np.zeros(len(y)), where=sample_C > 0)
-        self.program = Program(np.asarray(y, dtype=np.float64), -sample_C, sample_C, ridge)
+        target = np.asarray(y, dtype=np.float64)
+        self.program = Program(target, -sample_C, sample_C, ridge)
 
 
 class Quantile(Machine):
     """Quantile regression: min ½‖w‖² + Σ Cᵢ max(q rᵢ, (q − 1) rᵢ) with the errors rᵢ = yᵢ − f(xᵢ).
 
     The pinball loss charges q for a target above f and 1 − q for one below it, so that about a
-    share q of the targets is below. A coefficient is between Cᵢ(q − 1) and Cᵢq; there is no tube.
+    fraction q of the targets is below. A coefficient is between Cᵢ(q − 1) and Cᵢq; there is no
+    tube.
 
     Parameters
     ----------
@@ -260,7 +274,7 @@ class Quantile(Machine):
     C : float
         Factor of the loss.
     quantile : float
-        The share q, between 0 and 1.
+        The fraction q, between 0 and 1.
     sample_weight : array of shape (n,), optional
         Factors of C, sample by sample.
 
@@ -274,9 +288,10 @@ class Quantile(Machine):
         self, y: AnyArray, C: float = 1.0, quantile: float = 0.5, sample_weight: Array | None = None
     ) -> None:
         bound, ridge, _ = slack_terms(C, 1, len(y), sample_weight)
-        self.program = Program(
-            np.asarray(y, dtype=np.float64), (quantile - 1.0) * bound, quantile * bound, ridge
-        )
+        target = np.asarray(y, dtype=np.float64)
+        lower = (quantile - 1.0) * bound
+        upper = quantile * bound
+        self.program = Program(target, lower, upper, ridge)
 
 
 class OneClass(Machine):
@@ -284,8 +299,8 @@ class OneClass(Machine):
     −ξᵢ.
 
     Samples with f(x) < 0 are novel; at most 1/C training samples are, since the coefficients sum to
-    one. With squared slacks, min ½‖w‖² + ½ Σ Cᵢ ξᵢ² + b, the coefficients are Cᵢ ξᵢ, and 1/C bounds
-    nothing.
+    one. With squared slacks, min ½‖w‖² + ½ Σ Cᵢ ξᵢ² + b, the coefficients are Cᵢ ξᵢ, and the number
+    of novel training samples has no such bound.
 
     Parameters
     ----------
@@ -314,7 +329,7 @@ class OneClass(Machine):
 
 @dataclass(frozen=True)
 class IndependentOutputs:
-    """The sum of programs that share a kernel; β has one column per program."""
+    """The sum of programs that share a kernel, one per output; β has one column per program."""
 
     programs: Sequence[Program]
 
@@ -325,54 +340,58 @@ class IndependentOutputs:
     @property
     def target(self) -> Array:
         """The linear terms, of shape (n, outputs)."""
-        return np.column_stack([one.target for one in self.programs])
+        return np.column_stack([program.target for program in self.programs])
 
     def linear_value(self, beta: Array) -> float:
-        """Everything in the objective that does not read the kernel."""
-        return sum(float(one.linear_value(b)) for one, b in zip(self.programs, beta.T, strict=True))
+        """Return the part of the objective that does not depend on the kernel."""
+        outputs = zip(self.programs, beta.T, strict=True)
+        return sum(float(program.linear_value(b)) for program, b in outputs)
 
     def best_intercept(self, values: Array) -> Array:
         """Return the intercept of each output that minimises its primal objective given its Kβ."""
-        return np.array(
-            [one.best_intercept(f) for one, f in zip(self.programs, values.T, strict=True)]
-        )
+        outputs = zip(self.programs, values.T, strict=True)
+        return np.array([program.best_intercept(f) for program, f in outputs])
 
     def primal_value(self, quadratic: float, values: Array, intercept: Array) -> float:
         """Return the primal objective, where quadratic is the sum of ½βᵀKβ over the outputs."""
         outputs = zip(self.programs, values.T, intercept, strict=True)
-        return quadratic + sum(one.primal_value(0.0, f, b) for one, f, b in outputs)
+        return quadratic + sum(program.primal_value(0.0, f, b) for program, f, b in outputs)
 
     def worst_losses(self, values: Array, intercept: Array, error: Array) -> Array:
-        """Return the most that each sample's losses may add up to, where the outputs are `values`
-        up to `error`."""
-        each = zip(self.programs, values.T, intercept, error.T, strict=True)
-        return np.asarray(np.sum([one.worst_losses(f, b, e) for one, f, b, e in each], axis=0))
+        """Return upper bounds on each sample's losses, added over the outputs.
+
+        They hold where Kβ is `values` up to `error`.
+        """
+        outputs = zip(self.programs, values.T, intercept, error.T, strict=True)
+        losses = [program.worst_losses(f, b, e) for program, f, b, e in outputs]
+        return np.asarray(np.sum(losses, axis=0))
 
     def primal_bound(
         self, quadratic: float, values: Array, intercept: Array, error: Array
     ) -> float:
         """Return a number that the primal objective does not exceed, for outputs up to `error`."""
-        each = zip(self.programs, values.T, intercept, error.T, strict=True)
-        return quadratic + sum(one.primal_bound(0.0, f, b, e) for one, f, b, e in each)
+        outputs = zip(self.programs, values.T, intercept, error.T, strict=True)
+        return quadratic + sum(program.primal_bound(0.0, f, b, e) for program, f, b, e in outputs)
 
     def linear_bound(self, beta: Array, intercept: Array) -> float:
-        """Return a number that `linear_value` exceeds by no less than its rounding and what the
-        sums of β miss."""
-        return sum(
-            one.linear_bound(own, b)
-            for one, own, b in zip(self.programs, beta.T, intercept, strict=True)
-        )
+        """Return a lower bound on the exact `linear_value`.
+
+        It takes off the rounding, and what the missing sums of the coefficients may cost.
+        """
+        outputs = zip(self.programs, beta.T, intercept, strict=True)
+        return sum(program.linear_bound(beta_t, b) for program, beta_t, b in outputs)
 
     def continued(self, beta: Array, before: IndependentOutputs) -> Array:
         """Return a start near the solution β of programs with other bounds."""
-        each = zip(self.programs, beta.T, before.programs, strict=True)
-        return np.column_stack([one.continued(own, other) for one, own, other in each])
+        outputs = zip(self.programs, beta.T, before.programs, strict=True)
+        starts = [program.continued(beta_t, previous) for program, beta_t, previous in outputs]
+        return np.column_stack(starts)
 
 
 class SharedMachines(Machine):
     """Machines on the same samples, one per output, whose objectives are added: min Σ_t J_t(K).
 
-    At a given kernel they are solved one by one; only its weights are shared.
+    They share the weights of the kernels only: for a given kernel they are solved one by one.
 
     Parameters
     ----------
@@ -383,32 +402,36 @@ class SharedMachines(Machine):
     has_one_output = False
 
     def __init__(self, machines: Sequence[Machine]) -> None:
-        self.machines, first = list(machines), machines[0]
-        self.program = IndependentOutputs([one.program for one in machines])
-        self.objective_scale, self.can_be_subsampled = (
-            first.objective_scale,
-            first.can_be_subsampled,
-        )
-        self.has_targets, self.has_one_slack = first.has_targets, first.has_one_slack
+        self.machines = list(machines)
+        self.program = IndependentOutputs([machine.program for machine in machines])
+        first = machines[0]
+        self.objective_scale = first.objective_scale
+        self.can_be_subsampled = first.can_be_subsampled
+        self.has_targets = first.has_targets
+        self.has_one_slack = first.has_one_slack
 
     def take(self, rows: Indices) -> Machine:
         """Return the machines of some samples, each of which stands for several."""
-        return SharedMachines([one.take(rows) for one in self.machines])
+        return SharedMachines([machine.take(rows) for machine in self.machines])
 
     def solve(
         self, K: ArrayOrTensor, warm_start: Array | None = None, tol: float = 1e-3
     ) -> Solution:
-        """Return the solutions for the combined kernel, side by side, each to a relative gap of
-        `tol`."""
-        starts = [None] * len(self.machines) if warm_start is None else warm_start.T
-        each = [one.solve(K, start, tol) for one, start in zip(self.machines, starts, strict=True)]
-        beta, values = (
-            np.column_stack([getattr(one, name) for one in each]) for name in ("beta", "values")
-        )
-        intercept, n_iter = (
-            np.array([one.intercept for one in each]),
-            sum(one.n_iter for one in each),
-        )
+        """Return the solutions of all machines in one, each to a relative gap of `tol`.
+
+        Coefficients and outputs have one column per machine.
+        """
+        starts: Any = [None] * len(self.machines)
+        if warm_start is not None:
+            starts = warm_start.T
+        solutions = [
+            machine.solve(K, start, tol)
+            for machine, start in zip(self.machines, starts, strict=True)
+        ]
+        beta = np.column_stack([solution.beta for solution in solutions])
+        values = np.column_stack([solution.values for solution in solutions])
+        intercept = np.array([solution.intercept for solution in solutions])
+        n_iter = sum(solution.n_iter for solution in solutions)
         return certify(self.program, beta, values, n_iter, intercept=intercept)
 
 
@@ -416,7 +439,7 @@ class SharedMachines(Machine):
 
 
 class MulticlassMachine(Machine):
-    """A machine with one output per class: everything of the training problem but the kernel.
+    """A machine with one output per class, whose program is that of all classes together.
 
     Parameters
     ----------
@@ -425,13 +448,21 @@ class MulticlassMachine(Machine):
     C : float
         Factor of the slack.
     n_classes : int, optional
-        How many classes there are; by default as many as `y` shows.
+        The number of classes; by default one more than the largest number in `y`.
     sample_weight : array of shape (n,), optional
         Factors of C, sample by sample; zero takes a sample out.
     margins : array of shape (n, classes), optional
-        By how much the sample's class should be ahead of each other class; by default `margin`.
+        By how much the output of the sample's class should exceed that of each other class; by
+        default `margin`.
     constants : bool, default=False
         Whether every output has a constant, f_c = ⟨w_c, φ⟩ + b_c.
+
+    Attributes
+    ----------
+    margin : float
+        The margin of all samples and classes, unless `margins` are given.
+    pairwise : bool
+        Whether a sample has one slack per other class, or a single one.
     """
 
     can_be_subsampled = False
@@ -477,11 +508,21 @@ class MulticlassMachine(Machine):
         values: Array | None = None,
         inside: bool = False,
     ) -> Solution:
-        """Return the solution for the kernel, one for all classes or one per class, to a relative
-        gap of `tol`.
+        """Return the solution for a kernel, to a relative gap of `tol`.
 
-        `values` are the outputs of a feasible warm start, where they are known: the solver does not
-        recompute them. With `inside`, interior points come before steps that solve one sample each.
+        Parameters
+        ----------
+        K : ClassGram, or ndarray of shape (n, n) or (classes, n, n)
+            The kernel, one for all classes or one per class.
+        warm_start : ndarray of shape (n, classes), optional
+            Any coefficients near the solution.
+        tol : float
+            Relative duality gap.
+        values : ndarray of shape (n, classes), optional
+            The outputs of a feasible warm start, if they are known; the solver does not compute
+            them then.
+        inside : bool
+            Whether interior points are tried before steps that solve one sample each.
         """
         return solve_multiclass(
             K, self.program, warm_start, tol, None, values, self.options, inside
@@ -489,17 +530,22 @@ class MulticlassMachine(Machine):
 
 
 class CrammerSinger(MulticlassMachine):
-    """One slack per sample: min ½ Σ_c ‖w_c‖² + C Σᵢ ξᵢ with f_y(xᵢ) − f_c(xᵢ) ≥ 1 − ξᵢ for every
-    other class c."""
+    """The machine with one slack per sample (Crammer and Singer 2001).
+
+    min ½ Σ_c ‖w_c‖² + C Σᵢ ξᵢ subject to f_y(xᵢ) − f_c(xᵢ) ≥ 1 − ξᵢ for every other class c.
+    """
 
     margin = 1.0
     pairwise = False
 
 
 class PairwiseSlack(MulticlassMachine):
-    """One slack per sample and class: min ½ Σ_c ‖w_c‖² + C Σᵢ Σ_c ξᵢ_c with f_y(xᵢ) − f_c(xᵢ) ≥ 2 −
-    ξᵢ_c (Weston and Watkins 1998; Bredensteiner and Bennett 1999). Two classes are worth twice the
-    binary machine."""
+    """The machine with one slack per sample and class.
+
+    min ½ Σ_c ‖w_c‖² + C Σᵢ Σ_c ξᵢ_c subject to f_y(xᵢ) − f_c(xᵢ) ≥ 2 − ξᵢ_c (Weston and Watkins
+    1998; Bredensteiner and Bennett 1999). With two classes its value is twice that of the binary
+    machine.
+    """
 
     margin = 2.0
     pairwise = True

@@ -1,5 +1,5 @@
-"""Conic programs by Clarabel, those with few variables and large matrices by a barrier, and linear
-ones by HiGHS."""
+"""Conic programs: general ones by Clarabel, those with few variables and large matrices by a
+barrier method, and the linear ones of cutting planes by HiGHS."""
 
 from __future__ import annotations
 
@@ -14,8 +14,17 @@ from kernelmosaic._typing import AnyArray, Array, ArrayOrTensor
 from kernelmosaic.gram.linear_algebra import Cholesky
 from kernelmosaic.solvers.line_search import Trials, descend
 from kernelmosaic.solvers.program import Matrix, Vector
+from kernelmosaic.solvers.tuning import (
+    BARRIER_INCREASE,
+    CENTRED_DECREMENT,
+    HESSIAN_RANK,
+    MOST_BARRIER_HALVINGS,
+    MOST_BARRIER_STEPS,
+    MOST_CENTRING_STEPS,
+    UNCENTRED_DECREMENT,
+)
 
-#: Clarabel's names of the cones, by ours.
+#: Clarabel's names of the cones of `ConicProgram.require`.
 _CONES = {
     "zero": "ZeroConeT",
     "nonnegative": "NonnegativeConeT",
@@ -23,22 +32,25 @@ _CONES = {
     "semidefinite": "PSDTriangleConeT",
 }
 
+#: The endings of Clarabel after which its point is feasible, or nearly so.
+_USABLE = ("Solved", "AlmostSolved", "InsufficientProgress", "MaxIterations")
+
 
 @dataclass(frozen=True)
 class ConicSolution:
-    """How a conic program was solved.
+    """The solution of a conic program.
 
     Attributes
     ----------
     ended_because : str
         Clarabel's status.
     has_point : bool
-        Whether there is a point; not where Clarabel finds the program infeasible or unbounded, or
-        breaks down before it has one.
+        Whether x is a point of the program. It is not where Clarabel finds the program infeasible
+        or unbounded, or fails.
     x : ndarray of shape (n_variables,)
         The variables.
     multipliers : list of ndarray
-        The dual variables, in one array per block.
+        The dual variables, in one array per block of `require`.
     """
 
     ended_because: str
@@ -62,17 +74,26 @@ class ConicProgram:
     _blocks: list[tuple[str, Any, Vector]] = field(default_factory=list)
 
     def require(self, cone: str, A: ArrayOrTensor, b: Vector) -> int:
-        """Ask that b − Ax lie in the cone and return the number of the block; A may be dense or
-        sparse.
+        """Add the constraint that b − Ax lies in a cone; return the number of its block.
 
-        Cones: "zero", "nonnegative", "second order" (first entry the largest) and "semidefinite"
-        (`pack_symmetric`).
+        Parameters
+        ----------
+        cone : {"zero", "nonnegative", "second order", "semidefinite"}
+            The cone. In a second-order cone the first entry bounds the norm of the others; the
+            entries of a semidefinite one are those of `pack_symmetric`.
+        A : array or sparse matrix of shape (length, n_variables)
+            The linear map.
+        b : ndarray of shape (length,)
+            The constants.
         """
         self._blocks.append((cone, sparse.csc_matrix(A), np.asarray(b, dtype=np.float64)))
         return len(self._blocks) - 1
 
     def solve(self, tol: float = 1e-9, max_iter: int = 200) -> ConicSolution:
-        """Return the variables, and the dual ones, by interior points."""
+        """Return the solution by Clarabel's interior points.
+
+        `tol` is for its relative and absolute gap and its infeasibility, `max_iter` for its steps.
+        """
         try:
             import clarabel
         except ImportError:
@@ -89,19 +110,21 @@ class ConicProgram:
         A = sparse.vstack([A for _, A, _ in self._blocks], format="csc")
         b = np.concatenate([b for _, _, b in self._blocks])
         P = sparse.diags(self.quadratic, format="csc")
-        found = clarabel.DefaultSolver(P, self.linear, A, b, cones, settings).solve()
-        status, x, z = str(found.status), np.array(found.x), np.array(found.z)
-        usable = ("Solved", "AlmostSolved", "InsufficientProgress", "MaxIterations")
+        result = clarabel.DefaultSolver(P, self.linear, A, b, cones, settings).solve()
+        status = str(result.status)
+        x = np.array(result.x)
+        z = np.array(result.z)
         is_finite = bool(np.all(np.isfinite(x)) and np.all(np.isfinite(z)))
-        ends = np.cumsum([len(b) for _, _, b in self._blocks])[:-1]
-        return ConicSolution(status, status in usable and is_finite, x, np.split(z, ends))
+        block_ends = np.cumsum([len(b) for _, _, b in self._blocks])[:-1]
+        multipliers = np.split(z, block_ends)
+        return ConicSolution(status, status in _USABLE and is_finite, x, multipliers)
 
 
 def pack_symmetric(M: AnyArray) -> Vector:
-    """Return the upper triangles of symmetric matrices, column by column, so that dot products stay
-    what they were.
+    """Return the upper triangles of symmetric matrices, column by column, as vectors.
 
-    `M` has shape (..., n, n), the result (..., n (n + 1) / 2).
+    Entries beside the diagonal are multiplied by √2, so that the dot product of two vectors is that
+    of the matrices. `M` has shape (..., n, n), the result (..., n (n + 1) / 2).
     """
     n = M.shape[-1]
     column, row = np.tril_indices(n)
@@ -118,7 +141,14 @@ def unpack_symmetric(packed: Vector) -> Array:
 
 
 def _order(cone: str, length: int) -> int:
-    return round((np.sqrt(8.0 * length + 1.0) - 1.0) / 2.0) if cone == "semidefinite" else length
+    """Return the size by which Clarabel knows a cone of vectors of this length.
+
+    That of a semidefinite cone is the order n of its matrices, from length = n (n + 1) / 2.
+    """
+    if cone == "semidefinite":
+        order: int = round((np.sqrt(8.0 * length + 1.0) - 1.0) / 2.0)
+        return order
+    return length
 
 
 # A barrier for few variables and large matrices: what grows with n² is only multiplied ------------
@@ -126,17 +156,16 @@ def _order(cone: str, length: int) -> int:
 
 @dataclass(frozen=True)
 class MatrixInequality:
-    """constant + Σ_i s_i matrices_i + Σ_j t_j e e' ⪰ 0, where t_j stands at one place of the
-    diagonal.
+    """constant + Σ_i s_i matrices_i + Σ_j t_j e e' ⪰ 0, where e is the unit vector of t_j's place.
 
     Attributes
     ----------
     constant : ndarray of shape (order, order)
-        What no variable multiplies.
+        The constant matrix.
     matrices : ndarray of shape (P, order, order)
-        What the s_i multiply.
+        The matrices that the s_i multiply.
     bounds : list of (int, int)
-        Which t_j stands at which place of the diagonal.
+        Pairs of j and the place of t_j on the diagonal; other t_j do not occur in the inequality.
     """
 
     constant: Matrix
@@ -144,6 +173,7 @@ class MatrixInequality:
     bounds: list[tuple[int, int]]
 
     def value(self, s: Vector, t: Vector) -> Matrix:
+        """Return the matrix at these variables, which must be positive semi-definite."""
         F = self.constant + np.tensordot(s, self.matrices, 1)
         for j, place in self.bounds:
             F[place, place] += t[j]
@@ -152,17 +182,17 @@ class MatrixInequality:
 
 @dataclass(frozen=True)
 class BarrierSolution:
-    """Where the barrier stopped.
+    """The point at which the barrier method stopped.
 
     Attributes
     ----------
     s, t : ndarray
         The variables.
     multipliers : list of ndarray
-        The dual matrices, one an inequality; identities where not even the start is inside to
-        rounding.
+        The dual matrices, one an inequality; identities if rounding puts even the start outside.
     gap : float
-        How far the objective may be from the optimum; infinite where not even the start is inside.
+        A bound on the distance of the objective from the optimum; infinite if rounding puts even
+        the start outside.
     n_iter : int
         Newton steps.
     """
@@ -177,12 +207,12 @@ class BarrierSolution:
 def solve_matrix_inequalities(
     linear: Vector, inequalities: list[MatrixInequality], s: Vector, t: Vector, tol: float = 1e-8
 ) -> BarrierSolution:
-    """Minimise ⟨linear, (s, t)⟩ over s ≥ 0, Σ s = 1 and t with every inequality, from a point
-    strictly inside.
+    """Minimise ⟨linear, (s, t)⟩ over s ≥ 0 with Σ s = 1, and t, subject to matrix inequalities.
 
-    Each Newton step multiplies every matrix by one inverse; nothing of the size of a packed matrix
-    is factorised. Where rounding hides the curvature, the path ends at the last point whose
-    curvature is known.
+    The objective times a steepness, less the logarithms of s and of the determinants, is minimised
+    by Newton steps (centring); then the steepness grows. Each Newton step multiplies every matrix
+    by one inverse; nothing of the size of a packed matrix is factorised. Where rounding makes the
+    Hessian useless, the method stops at the current point.
 
     Parameters
     ----------
@@ -191,96 +221,130 @@ def solve_matrix_inequalities(
     inequalities : list of MatrixInequality
         The constraints.
     s, t : ndarray of shape (P,) and (k,)
-        Where to start.
+        A start strictly inside all constraints.
     tol : float
         Gap at which to stop, relative to the objective's terms.
-    """
-    x, P = np.concatenate([s, t]), len(s)
-    order = P + sum(len(one.constant) for one in inequalities)
-    steepness, n_iter, decrement = order / max(float(np.abs(linear) @ np.abs(x)), 1e-300), 0, 0.0
-    if not np.isfinite(_barrier(steepness * linear, inequalities, x, P).upper):
-        return BarrierSolution(s, t, [np.eye(len(one.constant)) for one in inequalities], np.inf, 0)
 
-    def line(here: _Inside) -> tuple[Callable[[float], _Inside], float] | None:
+    References
+    ----------
+    Boyd and Vandenberghe (2004), "Convex optimization", chapter 11.
+    """
+    x = np.concatenate([s, t])
+    P = len(s)
+    order = P + sum(len(inequality.constant) for inequality in inequalities)
+    # The gap of a centre is order / steepness; the first one is that of the objective's terms.
+    steepness = order / max(float(np.abs(linear) @ np.abs(x)), 1e-300)
+    n_iter = 0
+    decrement = 0.0
+    if not np.isfinite(_barrier(steepness * linear, inequalities, x, P).upper):
+        identities = [np.eye(len(inequality.constant)) for inequality in inequalities]
+        return BarrierSolution(s, t, identities, np.inf, 0)
+
+    def newton_line(
+        current: _BarrierPoint,
+    ) -> tuple[Callable[[float], _BarrierPoint], float] | None:
+        """Return the points of a Newton step by size, and the slope; None where steps end."""
         nonlocal n_iter, decrement
         n_iter += 1
-        slopes, newton = steepness * linear, _newton(steepness * linear, inequalities, here.x, P)
-        decrement = np.inf if newton is None else newton[1]
-        if (
-            newton is None or decrement <= 1e-2
-        ):  # rounding hides the curvature, or this is the centre
+        scaled = steepness * linear
+        newton = _newton_step(scaled, inequalities, current.x, P)
+        if newton is None:
+            decrement = np.inf
             return None
-        return lambda size: _barrier(slopes, inequalities, here.x + size * newton[0], P), -decrement
+        direction, decrement = newton
+        if decrement <= CENTRED_DECREMENT:
+            return None
 
+        def point(size: float) -> _BarrierPoint:
+            return _barrier(scaled, inequalities, current.x + size * direction, P)
+
+        return point, -decrement
+
+    # A first point inside the constraints may be near to a boundary, from where the next steps are
+    # tiny: steps are shortened as long as that lowers the barrier.
+    trials = Trials(MOST_BARRIER_HALVINGS, least=0.5, shrink=True)
     while True:
-        # The first point inside may hug the boundary, from where the next steps are tiny: shorten
-        # as long as it pays.
-        x = descend(
-            _barrier(steepness * linear, inequalities, x, P),
-            line,
-            Trials(40, least=0.5, shrink=True),
-            100,
-        ).x
+        # 1. Centre.
+        start = _barrier(steepness * linear, inequalities, x, P)
+        x = descend(start, newton_line, trials, MOST_CENTRING_STEPS).x
+
+        # 2. Stop at the gap, or where rounding prevents more.
         gap = order / steepness
-        # A thousand steps are about ten times what the hardest problems take that rounding does not
-        # hide.
-        if gap <= tol * float(np.abs(linear) @ np.abs(x)) or decrement > 1.0 or n_iter >= 1000:
+        has_met_gap = gap <= tol * float(np.abs(linear) @ np.abs(x))
+        if has_met_gap or decrement > UNCENTRED_DECREMENT or n_iter >= MOST_BARRIER_STEPS:
             inverses = [
-                Cholesky(one.value(x[:P], x[P:]), most=0.0).inverse() for one in inequalities
+                Cholesky(inequality.value(x[:P], x[P:]), most=0.0).inverse()
+                for inequality in inequalities
             ]
-            return BarrierSolution(x[:P], x[P:], [F / steepness for F in inverses], gap, n_iter)
-        steepness *= 3.0
+            multipliers = [inverse / steepness for inverse in inverses]
+            return BarrierSolution(x[:P], x[P:], multipliers, gap, n_iter)
+
+        # 3. Give the objective more weight.
+        steepness *= BARRIER_INCREASE
 
 
-class _Inside(NamedTuple):
-    """A point with the value of the barrier there, infinite where it is not inside."""
+class _BarrierPoint(NamedTuple):
+    """Variables x = (s, t) with the value of the barrier problem, infinite outside constraints."""
 
     upper: float
     x: Vector
 
 
-def _newton(
+def _newton_step(
     linear: Vector, inequalities: list[MatrixInequality], x: Vector, P: int
 ) -> tuple[Vector, float] | None:
-    """Return the step that keeps Σ s, and its decrement squared; None where rounding hides the
-    curvature."""
-    # The slope and the Hessian of the objective − Σ log det − Σ log s.
-    slope, H = linear.copy(), np.zeros((len(x), len(x)))
-    slope[:P] -= 1.0 / x[:P]
+    """Return the Newton step that keeps Σ s, and its squared decrement.
+
+    `linear` is the objective times the steepness, P the number of the s. The result is None where
+    rounding makes the Hessian useless.
+    """
+    # 1. The gradient and the Hessian of the objective − Σ log det − Σ log s.
+    gradient = linear.copy()
+    H = np.zeros((len(x), len(x)))
+    gradient[:P] -= 1.0 / x[:P]
     H[np.arange(P), np.arange(P)] += 1.0 / x[:P] ** 2
-    for one in inequalities:
-        inverse = Cholesky(one.value(x[:P], x[P:]), most=0.0).inverse()
-        products = np.matmul(inverse, one.matrices)
-        slope[:P] -= np.trace(products, axis1=1, axis2=2)
+    for inequality in inequalities:
+        inverse = Cholesky(inequality.value(x[:P], x[P:]), most=0.0).inverse()
+        products = np.matmul(inverse, inequality.matrices)
+        gradient[:P] -= np.trace(products, axis1=1, axis2=2)
         H[:P, :P] += np.einsum("iab,jba->ij", products, products, optimize=True)
-        for j, place in one.bounds:
-            slope[P + j] -= inverse[place, place]
+        for j, place in inequality.bounds:
+            gradient[P + j] -= inverse[place, place]
             H[:P, P + j] += products[:, place] @ inverse[:, place]
-            for other, elsewhere in one.bounds:
-                H[P + j, P + other] += inverse[place, elsewhere] ** 2
+            for i, row in inequality.bounds:
+                H[P + j, P + i] += inverse[place, row] ** 2
     H[P:, :P] = H[:P, P:].T
-    # The Hessian of a barrier is positive definite: what is not, or overflows, is rounding.
-    if not (np.all(np.diag(H) > 0) and np.all(np.isfinite(H)) and np.all(np.isfinite(slope))):
+    # The Hessian of a barrier is positive definite; rounding or overflow can make it otherwise.
+    is_finite = np.all(np.isfinite(H)) and np.all(np.isfinite(gradient))
+    if not np.all(np.diag(H) > 0) or not is_finite:
         return None
-    # In relative units the system stays solvable however different the variables' sizes are.
+
+    # 2. The step, in units in which the Hessian has the diagonal one: the system can be solved then
+    #    however different the sizes of the variables are.
     unit = 1.0 / np.sqrt(np.diag(H))
-    normal = np.concatenate([np.ones(P), np.zeros(len(slope) - P)]) * unit
-    system = np.block([[H * np.outer(unit, unit), normal[:, np.newaxis]], [normal, np.zeros(1)]])
-    answer = np.linalg.lstsq(system, np.append(-slope * unit, 0.0), rcond=1e-15)[0]
-    direction = answer[:-1] * unit
-    return direction, float(-slope @ direction)
+    sum_of_s = np.concatenate([np.ones(P), np.zeros(len(gradient) - P)]) * unit
+    system = np.block(
+        [[H * np.outer(unit, unit), sum_of_s[:, np.newaxis]], [sum_of_s, np.zeros(1)]]
+    )
+    right = np.append(-gradient * unit, 0.0)
+    solution = np.linalg.lstsq(system, right, rcond=HESSIAN_RANK)[0]
+    direction = solution[:-1] * unit
+    return direction, float(-gradient @ direction)
 
 
-def _barrier(linear: Vector, inequalities: list[MatrixInequality], x: Vector, P: int) -> _Inside:
+def _barrier(
+    linear: Vector, inequalities: list[MatrixInequality], x: Vector, P: int
+) -> _BarrierPoint:
+    """Return ⟨linear, x⟩ − Σ log s − Σ log det at x = (s, t)."""
     if not np.all(x[:P] > 0):
-        return _Inside(np.inf, x)
+        return _BarrierPoint(np.inf, x)
     value = float(linear @ x - np.log(x[:P]).sum())
-    for one in inequalities:
+    for inequality in inequalities:
         try:
-            value -= Cholesky(one.value(x[:P], x[P:]), most=0.0).log_det
+            value -= Cholesky(inequality.value(x[:P], x[P:]), most=0.0).log_det
         except np.linalg.LinAlgError:
-            return _Inside(np.inf, x)
-    return _Inside(value, x)
+            return _BarrierPoint(np.inf, x)
+    return _BarrierPoint(value, x)
 
 
 # Cutting planes over the simplex ------------------------------------------------------------------
@@ -299,29 +363,31 @@ def solve_master(constants: Vector, slopes: Array) -> tuple[Vector, float, Vecto
     theta : ndarray of shape (n_weights,)
         A minimiser, in the simplex to the last digit.
     value : float
-        No more than any θ attains, whatever the linear program's own rounding.
+        A lower bound on the minimum, which holds whatever the rounding of the linear program.
     shares : ndarray of shape (planes,)
-        Not negative, of sum one: the planes mixed by them have this bound.
+        Multipliers of the planes, not negative and of sum one. The bound is the least value of the
+        mean of the planes with these weights.
     """
-    # Loads a good part of SciPy, which most fits do without.
+    # Imported here because it loads a large part of SciPy, which most fits do not use.
     from scipy.optimize import linprog
 
-    cuts, P = slopes.shape
+    n_planes, P = slopes.shape
+    # The variables are θ and the value v: v ≥ constants_k − ⟨slopes_k, θ⟩ for every plane.
     scale = max(float(np.abs(constants).max()), float(np.abs(slopes).max())) or 1.0
-    found = linprog(
+    result = linprog(
         np.append(np.zeros(P), 1.0),
-        A_ub=np.column_stack([-slopes / scale, -np.ones(cuts)]),
+        A_ub=np.column_stack([-slopes / scale, -np.ones(n_planes)]),
         b_ub=-constants / scale,
         A_eq=np.append(np.ones(P), 0.0)[np.newaxis],
         b_eq=[1.0],
         bounds=[(0.0, None)] * P + [(None, None)],
         method="highs",
     )
-    if found.x is None:
-        raise RuntimeError(f"HiGHS could not solve the master problem: {found.message}")
-    theta = np.maximum(found.x[:-1], 0.0)
-    # Any mixture of the planes bounds the minimum from below, so the multipliers need not be exact
-    # for it to hold.
-    shares = np.maximum(-found.ineqlin.marginals, 0.0)
-    shares = shares / shares.sum() if shares.sum() > 0 else np.full(cuts, 1.0 / cuts)
-    return theta / theta.sum(), float(shares @ constants - (shares @ slopes).max()), shares
+    if result.x is None:
+        raise RuntimeError(f"HiGHS could not solve the master problem: {result.message}")
+    theta = np.maximum(result.x[:-1], 0.0)
+    # Any mean of the planes bounds the minimum from below, so the multipliers need not be exact.
+    shares = np.maximum(-result.ineqlin.marginals, 0.0)
+    shares = shares / shares.sum() if shares.sum() > 0 else np.full(n_planes, 1.0 / n_planes)
+    lower_bound = float(shares @ constants - (shares @ slopes).max())
+    return theta / theta.sum(), lower_bound, shares

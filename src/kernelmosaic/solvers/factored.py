@@ -1,18 +1,23 @@
-"""The program for a kernel in factors, K = ZZᵀ + diag e, by five methods that follow each other.
+"""Solvers of the program for a kernel in factors, K = ZZᵀ + diag e: several methods, the cheapest
+first.
 
-Pair steps serve few samples, working sets a start from nearby, proximal Newton steps any start, and
-interior points what these leave. Both of the last two are needed, as `benchmarks/factored.py`
-shows. On 443 of its problems (150 to 20,000 samples, 5 to 500 features, C from 0.01 to 1000, gaps
-of 10⁻³ and 10⁻⁵) solves without Newton steps took 1.27 times as long in the geometric mean, 1.9
-times with 20,000 samples, and up to 7.7 times. Without interior points they took 0.86 times as long
-and met every gap; but on 90 harder ones (C from 10² to 10⁶, columns that are offset, repeated or
-powers of each other) 4 missed the gap, all of C ≥ 10⁴ and without a ridge, where interior points
-meet it.
+Pair steps solve problems of few samples, working sets start from a solution nearby, proximal Newton
+steps start anywhere, and interior points solve what the others do not. Both of the last two are
+needed, as `benchmarks/factored.py` shows. On 443 of its problems (150 to 20,000 samples, 5 to 500
+features, C from 0.01 to 1000, gaps of 10⁻³ and 10⁻⁵) solves without Newton steps took 1.27 times as
+long in the geometric mean, 1.9 times with 20,000 samples, and up to 7.7 times. Without interior
+points they took 0.86 times as long and met every gap; but on 90 harder ones (C from 10² to 10⁶,
+columns that are offset, repeated or powers of each other) 4 missed the gap, all of C ≥ 10⁴ and
+without a ridge, where interior points meet it.
+
+Words: a *tiny* problem has so few samples that a pass over the rows costs more than its arithmetic;
+its kernel is read as one array. The *written* kernel is the matrix K, formed from its factors.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from operator import attrgetter
 
 import numpy as np
 
@@ -25,7 +30,18 @@ from kernelmosaic.solvers.interior_point import CentralPath, PathEnd
 from kernelmosaic.solvers.program import Program, Solution, Vector, assess, certify
 from kernelmosaic.solvers.proximal_newton import ProximalNewton
 from kernelmosaic.solvers.smo import solve_smo
-from kernelmosaic.solvers.tuning import DEFAULTS, SUM_ROUNDING, SolverOptions
+from kernelmosaic.solvers.tuning import (
+    BLOCK_PATH_FRACTION,
+    BLOCK_PATH_GAP,
+    COMPENSATION_FRACTION,
+    COMPENSATION_JITTER,
+    DEFAULTS,
+    IDLE_COST_FRACTION,
+    SUM_ROUNDING,
+    UNBOUNDED_ROOM,
+    WRITTEN_GAP,
+    SolverOptions,
+)
 from kernelmosaic.solvers.working_set import FreeThenViolating, SingleOutput
 
 
@@ -38,33 +54,33 @@ def solve_factored(
 ) -> Solution:
     """Solve the dual program for K = ZZᵀ + diag e to a relative duality gap of `tol`.
 
-    Methods are tried in the order of what they cost; the first that meets the gap is the last.
+    The methods are tried in the order of their cost, each from the best solution of those before it
+    where it can use one, until one meets the gap.
 
     Parameters
     ----------
     gram : FactoredGram
-        The kernel, by what Z does to vectors.
+        The kernel, known by products with Z.
     program : Program
-        The rest of the problem.
+        The dual program.
     warm_start : ndarray of shape (n,), optional
-        A β from nearby, which need not be feasible.
+        A β near the solution, which need not be feasible.
     tol : float
         The relative duality gap at which to stop. A larger gap in the result means that rounding
-        hides the rest.
+        prevents a smaller one.
     options : SolverOptions
         When one method takes over from another.
     """
     program.require_feasible()
 
-    # 1. Programs with nothing to choose. A start of other numbers than zeros is rarely far enough
-    #    off for zeros to be
-    # optimal: they are looked at later then.
+    # 1. Programs that need no steps. Zeros are tried first unless there is a start, which is rarely
+    #    given where zeros are optimal; they are then tried before interior points.
     has_start = warm_start is not None and bool(warm_start.any())
-    solution = _solution_without_steps(gram, program, tol, with_zeros=not has_start)
+    solution = _solution_without_steps(gram, program, tol, try_zeros=not has_start)
     if solution is not None:
         return solution
 
-    # 2. Pair steps: of few samples, or of not many more than there are features.
+    # 2. Pair steps, where samples are few or hardly more than features.
     best: Solution | None = None
     is_tiny = _is_tiny(gram, options)
     if is_tiny or _is_worth_writing(gram, tol, options):
@@ -80,16 +96,15 @@ def solve_factored(
             if best.gap <= tol:
                 return best
 
-        # 4. Newton steps in the features, which need losses, targets, and a function without a part
-        #    of its own
-        # for each sample.
+        # 4. Newton steps in the features. They need losses, targets, and a function that is linear
+        #    in the features, so no diagonal e.
         if gram.shift is None and program.has_losses and program.target.any():
             best = _solve_by_newton(gram, program, tol, options, best)
             if best.gap <= tol:
                 return best
 
     # 5. Interior points, unless zeros are optimal after all.
-    solution = _solution_without_steps(gram, program, tol, with_zeros=has_start)
+    solution = _solution_without_steps(gram, program, tol, try_zeros=has_start)
     if solution is not None:
         return solution
     return _solve_by_interior_points(gram, program, tol, options, best)
@@ -102,8 +117,7 @@ def solve_stored(
     tol: float = 1e-3,
     options: SolverOptions = DEFAULTS,
 ) -> Solution:
-    """Solve the dual program for a stored matrix of few samples, to a relative duality gap of
-    `tol`.
+    """Solve the dual program for a stored matrix of few samples to a relative gap of `tol`.
 
     See `solve_smo` for the parameters. At a large C, on a kernel of low rank, each pair step
     shrinks the gap by little, where interior points on the eigenvectors of the kernel need some
@@ -113,52 +127,57 @@ def solve_stored(
         return solve_smo(K, program, warm_start, tol, options=options)
 
     # 1. Pair steps, up to where interior points are faster.
-    most_steps = options.pairs * len(K)
-    pairs = solve_smo(K, program, warm_start, tol, most_steps, options)
-    if pairs.gap <= tol:
-        return pairs
+    step_limit = options.pairs * len(K)
+    by_pairs = solve_smo(K, program, warm_start, tol, step_limit, options)
+    if by_pairs.gap <= tol:
+        return by_pairs
 
     # 2. Interior points on K = ZZᵀ, with the eigenvectors whose eigenvalues are larger than
     #    rounding.
-    values, vectors = np.linalg.eigh(np.asarray(K, dtype=float))
-    kept = values > np.finfo(float).eps * values[-1]
-    factors = DenseFactors(vectors[:, kept] * np.sqrt(values[kept]))
-    in_factors = _solve_by_interior_points(factors, program, tol, options, pairs)
-    inside = assess(as_gram(K), program, in_factors.beta, in_factors.n_iter)
-    if inside.gap <= tol:
-        n_factorised = inside.n_iter - pairs.n_iter
-        return replace(inside, n_iter=pairs.n_iter + options.steps_per_factorisation * n_factorised)
+    eigenvalues, eigenvectors = np.linalg.eigh(np.asarray(K, dtype=float))
+    is_significant = eigenvalues > np.finfo(float).eps * eigenvalues[-1]
+    Z = eigenvectors[:, is_significant] * np.sqrt(eigenvalues[is_significant])
+    in_factors = _solve_by_interior_points(DenseFactors(Z), program, tol, options, by_pairs)
+    by_interior = assess(as_gram(K), program, in_factors.beta, in_factors.n_iter)
+    if by_interior.gap <= tol:
+        n_factorised = by_interior.n_iter - by_pairs.n_iter
+        n_steps = by_pairs.n_iter + options.steps_per_factorisation * n_factorised
+        return replace(by_interior, n_iter=n_steps)
 
-    # 3. Pair steps from there; the best of the three.
-    again = solve_smo(K, program, inside.beta, tol, most_steps, options)
-    again = replace(again, n_iter=inside.n_iter + again.n_iter)
-    return min(pairs, inside, again, key=lambda solution: solution.gap)
+    # 3. Pair steps from the solution of interior points; the best of the three.
+    final = solve_smo(K, program, by_interior.beta, tol, step_limit, options)
+    final = replace(final, n_iter=by_interior.n_iter + final.n_iter)
+    return min(by_pairs, by_interior, final, key=attrgetter("gap"))
 
 
 def has_interior(program: Program) -> bool:
-    """Whether the sum can be met with no sample at its bound; else there is but one feasible β."""
+    """Whether the total can be met with no sample at its bound.
+
+    Otherwise there is at most one feasible β. Sums within rounding of the total count as equal to
+    it.
+    """
     if program.total is None:
         return True
-    low, high = float(program.lower.sum()), float(program.upper.sum())
-    slack = SUM_ROUNDING * max(
-        abs(low) if np.isfinite(low) else 0.0, abs(high) if np.isfinite(high) else 0.0
-    )
-    return low + slack < program.total < high - slack
+    lowest_sum = float(program.lower.sum())
+    highest_sum = float(program.upper.sum())
+    finite_sums = [abs(bound) for bound in (lowest_sum, highest_sum) if np.isfinite(bound)]
+    slack = SUM_ROUNDING * max(finite_sums, default=0.0)
+    return lowest_sum + slack < program.total < highest_sum - slack
 
 
 # The methods --------------------------------------------------------------------------------------
 
 
 def _solution_without_steps(
-    gram: FactoredGram, program: Program, tol: float, *, with_zeros: bool
+    gram: FactoredGram, program: Program, tol: float, *, try_zeros: bool
 ) -> Solution | None:
-    """Return zeros if they are optimal, where that is asked, or the only feasible point if there is
-    but one.
+    """Return zeros if they are optimal, or the only feasible point if there is but one, else None.
 
-    Steps come near to zeros for ever. The gap is relative, so that it never closes on the way.
+    Zeros are tried only with `try_zeros`. Where they are optimal, iterates of the other methods
+    approach them without end, and their gap, which is relative, does not become small.
     """
     zeros = np.zeros(program.n_samples)
-    if with_zeros and not program.total:
+    if try_zeros and not program.total:
         solution = certify(program, zeros, zeros, 0)
         if solution.gap <= tol:
             return solution
@@ -175,20 +194,24 @@ def _solve_by_pairs(
     options: SolverOptions,
     n_iter: int = 0,
 ) -> Solution:
-    """Take pair steps on the kernel written down, up to where the other methods are faster.
+    """Return the solution of pair steps on the written kernel.
 
-    `n_iter` steps were taken before.
+    They end at a gap of `tol`, or where other methods are faster. `n_iter` steps were taken before,
+    and are counted in the solution.
     """
     K = gram.block(np.arange(gram.n_samples)) if _is_tiny(gram, options) else gram.written()
-    pairs = solve_smo(K, program, start, tol, options.pairs * gram.n_samples, options)
-    return assess(gram, program, pairs.beta, n_iter + pairs.n_iter)
+    by_pairs = solve_smo(K, program, start, tol, options.pairs * gram.n_samples, options)
+    return assess(gram, program, by_pairs.beta, n_iter + by_pairs.n_iter)
 
 
 def _solve_from_nearby(
     gram: FactoredGram, program: Program, start: Vector, tol: float, options: SolverOptions
 ) -> Solution:
-    """Take rounds of working sets, unless features are so few that steps from anywhere cost no
-    more."""
+    """Return the solution of rounds of working sets from a start.
+
+    No round is taken where there are so few features that methods which start anywhere cost no
+    more: the start is certified only.
+    """
     policy = FactoredRounds(gram, options)
     rounds = SingleOutput(gram, program, program.feasible(start), policy)
     return rounds.solve(tol, lambda: _is_narrow(gram, options))
@@ -201,25 +224,31 @@ def _solve_by_newton(
     options: SolverOptions,
     nearby: Solution | None,
 ) -> Solution:
-    """Take proximal Newton steps from a solution nearby, or from zeros, and working sets where they
-    end."""
+    """Return the solution of proximal Newton steps, completed by working sets.
+
+    The steps start from a solution nearby, if there is one, else from zeros.
+    """
     if nearby is None:
-        n_rounds, start, values = 0, program.feasible(np.zeros(program.n_samples)), None
+        n_rounds = 0
+        start = program.feasible(np.zeros(program.n_samples))
+        values = None
     else:
-        n_rounds, start, values = nearby.n_iter, nearby.beta, nearby.values
+        n_rounds = nearby.n_iter
+        start = nearby.beta
+        values = nearby.values
     newton = ProximalNewton(gram, program, start, values)
 
-    # Steps that are softened slow down below `newton_goal`, where working sets are at their best.
-    # These may be too small for the samples that are free: then steps go on where they had stopped.
+    # Steps on a softened problem slow down below a gap of `newton_goal`, where working sets are
+    # most useful. A working set may be too small for all free samples: the steps then go on from
+    # where they had stopped, to a gap of `tol`.
     goals = [tol]
     if newton.sigma and tol < options.newton_goal:
         goals = [options.newton_goal, tol]
     for goal in goals:
-        steps = newton.solve(goal, options.newton_steps)
+        by_newton = newton.solve(goal, options.newton_steps)
         policy = FactoredRounds(gram, options)
-        rounds = SingleOutput(
-            gram, program, steps.beta, policy, steps.values, n_rounds + steps.n_iter
-        )
+        n_iter = n_rounds + by_newton.n_iter
+        rounds = SingleOutput(gram, program, by_newton.beta, policy, by_newton.values, n_iter)
         solution = rounds.solve(tol)
         if solution.gap <= tol:
             break
@@ -229,169 +258,230 @@ def _solve_by_newton(
 def _solve_by_interior_points(
     gram: FactoredGram, program: Program, tol: float, options: SolverOptions, best: Solution | None
 ) -> Solution:
-    """Follow the central path and round its end to the bounds, more and more exactly until the gap
-    is met."""
-    n_before = 0 if best is None else best.n_iter
+    """Return the best of `best` and the solutions of interior points.
 
-    # 1. In the dual the diagonal e and the ridge ρ are the same, so that the path is that of ZZᵀ
-    #    with the ridge
-    # ρ + e, and of a program with losses. In the primal e belongs to the function and ρ to the
-    # loss: the certificate is that of the program given, and steps from the end of the path reach
-    # it.
+    The central path is followed to smaller and smaller gaps until the solution at its end, with
+    coefficients rounded to their bounds, meets the gap.
+    """
+    n_before = 0
+    if best is not None:
+        n_before = best.n_iter
+
+    # 1. The path is that of ZZᵀ with the ridge ρ + e: in the dual, the diagonal e and the ridge ρ
+    #    are the same. In the primal e belongs to the function and ρ to the loss, so that solutions
+    #    are certified for the given program, which steps from the end of the path solve.
     softened = program
+    fractions = options.path_fractions
     if gram.shift is not None:
         ridge = program.ridge + gram.shift
         softened = Program(
             program.target, program.lower, program.upper, ridge, program.epsilon, program.total
         )
+        fractions = options.shifted_path_fractions
     is_tiny = _is_tiny(gram, options)
-    central = CentralPath(gram.take(np.arange(gram.n_samples)) if is_tiny else gram, softened)
+    path_gram = gram
+    if is_tiny:
+        path_gram = gram.take(np.arange(gram.n_samples))
+    path = CentralPath(path_gram, softened)
 
     # 2. Stop on the path, round coefficients to their bounds, and take steps from there.
-    fractions = options.path_fractions if gram.shift is None else options.shifted_path_fractions
     for fraction in fractions:
-        path = central.follow(fraction * min(tol, options.path_gap))
-        beta = round_to_bounds(gram, softened, path)
-        n_iter = n_before + path.n_iter
+        path_end = path.follow(fraction * min(tol, options.path_gap))
+        start = round_to_bounds(gram, softened, path_end)
+        n_iter = n_before + path_end.n_iter
         if is_tiny:
-            rounded = _solve_by_pairs(gram, program, beta, tol, options, n_iter)
+            rounded = _solve_by_pairs(gram, program, start, tol, options, n_iter)
         else:
             policy = FactoredRounds(gram, options)
-            rounded = SingleOutput(gram, program, beta, policy, n_iter=n_iter).solve(tol)
+            rounded = SingleOutput(gram, program, start, policy, n_iter=n_iter).solve(tol)
         if best is None or rounded.gap < best.gap:
             best = rounded
         if best.gap <= tol:
             return best
 
-    # 3. The end of the path as it is, no coefficient at its bound.
-    inside = assess(gram, program, program.feasible(path.beta), n_before + path.n_iter)
+    # 3. The end of the path without rounding, where no coefficient is at its bound.
+    inside = assess(gram, program, program.feasible(path_end.beta), n_before + path_end.n_iter)
     if best is None or inside.gap < best.gap:
         best = inside
     if best.gap <= tol:
         return best
 
-    # 4. The same with Newton matrices summed in double precision, if they were not.
-    precise = gram.in_double()
-    if precise is None:
+    # 4. The same with Newton matrices in double precision, unless they were.
+    precise_gram = gram.in_double()
+    if precise_gram is None:
         return best
-    return _solve_by_interior_points(precise, program, tol, options, best)
+    return _solve_by_interior_points(precise_gram, program, tol, options, best)
 
 
 # When one method takes over from another ----------------------------------------------------------
 
 
 def _is_tiny(gram: FactoredGram, options: SolverOptions) -> bool:
-    """Whether passes over the rows cost more than their arithmetic: the kernel is then read as one
-    array."""
+    """Whether a pass over the rows costs more than its arithmetic."""
     return gram.stored and gram.backend is NUMPY and gram.n_samples <= options.few_samples
 
 
 def _is_worth_writing(gram: FactoredGram, tol: float, options: SolverOptions) -> bool:
-    """Whether samples are so few, or have so many features, that pair steps on the written kernel
-    are tried first."""
-    is_here = gram.stored and gram.backend is NUMPY
+    """Whether pair steps on the written kernel are tried first.
+
+    They are where samples are few, or where there are at least half as many features. The written
+    kernel is in single precision, which is too coarse for a tolerance below `WRITTEN_GAP`.
+    """
+    is_on_host = gram.stored and gram.backend is NUMPY
     most_samples = min(max(2 * gram.n_features, options.few_written), options.most_written)
-    # The entries are in single precision.
-    return is_here and tol >= 1e-6 and options.few_samples < gram.n_samples <= most_samples
+    has_suitable_size = options.few_samples < gram.n_samples <= most_samples
+    return is_on_host and tol >= WRITTEN_GAP and has_suitable_size
 
 
 def _is_narrow(gram: FactoredGram, options: SolverOptions) -> bool:
-    """Whether features are so few that interior points from a cold start cost no more than working
-    sets."""
+    """Whether features are so few that interior points cost no more than working sets.
+
+    The interior points are those of a cold start, the working sets those from a solution nearby.
+    """
     return gram.stored and _cost_ratio(gram, options) <= options.patience
 
 
 def _cost_ratio(gram: FactoredGram, options: SolverOptions) -> float:
-    """Return how many working sets from nearby cost as much as interior points from a cold
-    start."""
-    block = min(gram.block_samples, gram.n_samples)
-    interior_flops = options.path_matrices * gram.n_samples * (gram.n_features + 1) ** 2
-    block_flops = block**2 * (gram.n_features + options.entry_flops)
-    return interior_flops / max(block_flops, 1)
+    """Return the cost of interior points from a cold start, in rounds of working sets."""
+    n, D = gram.n_samples, gram.n_features
+    block = min(gram.block_samples, n)
+    interior_flops = options.path_matrices * n * (D + 1) ** 2
+    round_flops = block**2 * (D + options.entry_flops)
+    return interior_flops / max(round_flops, 1)
 
 
 # From the central path to the bounds --------------------------------------------------------------
 
 
-def round_to_bounds(gram: FactoredGram, program: Program, path: PathEnd) -> Vector:
-    """Return a feasible β near to the end of the path with every sample at the bound the path leads
-    to."""
-    beta = np.where(path.at_lower, program.lower, np.where(path.at_upper, program.upper, path.beta))
+def round_to_bounds(gram: FactoredGram, program: Program, path_end: PathEnd) -> Vector:
+    """Return a feasible β near the end of a path, with samples at the bounds the path leads to.
+
+    The free samples change so that Zᵀβ and Σβ stay nearly what they were. Where they cannot meet
+    the total, β is that of the path.
+    """
+    # 1. Samples to their bounds, those of a tube also to zero.
+    beta = np.where(
+        path_end.at_lower,
+        program.lower,
+        np.where(path_end.at_upper, program.upper, path_end.beta),
+    )
     if program.epsilon:
-        beta = np.where(path.at_lower & path.at_upper, 0.0, beta)
+        beta = np.where(path_end.at_lower & path_end.at_upper, 0.0, beta)
     beta = np.clip(beta, program.lower, program.upper)
+
+    # 2. The free samples make up for their changes.
     free = program.free(beta)
     if len(free):
-        beta[free] += _compensation(gram, program, path.beta - beta, beta, free)
+        beta[free] += _compensation(gram, program, path_end.beta - beta, beta, free)
     if program.total is None or len(free) == 0:
         return program.feasible(beta)
-    rest = program.total - float(np.delete(beta, free).sum())
-    inside = program.take(free, program.target[free], rest)
-    if not inside.is_feasible:  # too many at their bounds for the others to make up for
-        return program.feasible(path.beta)
-    beta[free] = inside.feasible(beta[free])
+
+    # 3. The free samples alone meet the total.
+    total_of_free = program.total - float(np.delete(beta, free).sum())
+    program_of_free = program.take(free, program.target[free], total_of_free)
+    if not program_of_free.is_feasible:
+        return program.feasible(path_end.beta)
+    beta[free] = program_of_free.feasible(beta[free])
     return beta
 
 
 def _compensation(
     gram: FactoredGram, program: Program, lost: Vector, beta: Vector, free: Indices
 ) -> Vector:
-    """Return what the free samples must add for Zᵀβ and Σβ to stay what they were before others
-    were rounded.
+    """Return changes of the free samples that restore Zᵀβ and Σβ after others were rounded.
 
-    Small as each change is, many samples that move one way move the function, and its value with
-    them. Of all answers this is the least, relative to the room there is.
+    Each rounding is small, but many that go one way move the function and its value. The changes
+    are the smallest that restore them, relative to each sample's distance to its bounds.
+
+    Parameters
+    ----------
+    gram : FactoredGram
+        The kernel.
+    program : Program
+        The dual program.
+    lost : ndarray of shape (n,)
+        What rounding took from β.
+    beta : ndarray of shape (n,)
+        The rounded coefficients.
+    free : ndarray of shape (n_free,)
+        Which samples are free at β.
+
+    Returns
+    -------
+    ndarray of shape (n_free,)
     """
-    own, largest = beta[free], float(np.abs(beta[free]).max())
-    room = np.minimum(own - program.lower[free], program.upper[free] - own)
-    room = np.minimum(room, np.abs(own) if program.epsilon else 1e3 * largest)
-    if not np.any(room**2):
+    # 1. How far each free sample may move without leaving its bounds or changing its sign in a
+    #    tube; the second limit keeps unbounded samples of the size of the others.
+    free_beta = beta[free]
+    largest = float(np.abs(free_beta).max())
+    distance = np.minimum(free_beta - program.lower[free], program.upper[free] - free_beta)
+    sign_limit = np.abs(free_beta) if program.epsilon else UNBOUNDED_ROOM * largest
+    distance = np.minimum(distance, sign_limit)
+    if not np.any(distance**2):
         return np.zeros(len(free))
-    # Where the features are: the matrix of D × D numbers need not travel, nor be factorised by the
-    # host.
-    backend, D = gram.backend, gram.n_features
+
+    # 2. The least-squares system [Z, 1]ᵀΘ[Z, 1] u = [Z, 1]ᵀ lost with Θ = diag(distance²), where
+    #    the features are: a device keeps its matrix of D × D numbers and factorises it.
+    backend = gram.backend
+    D = gram.n_features
     theta = np.zeros(program.n_samples)
-    theta[free] = room**2
-    placed = backend.asarray(lost)
-    right = backend.xp.concatenate([gram.adjoint(placed), placed.sum().reshape(1)])
+    theta[free] = distance**2
+    placed_lost = backend.asarray(lost)
+    right = backend.xp.concatenate([gram.adjoint(placed_lost), placed_lost.sum().reshape(1)])
     M = gram.normal_matrix(backend.asarray(theta), precise=True)
     if program.total is None:
-        M, right = M[:-1, :-1], right[:-1]
+        M = M[:-1, :-1]
+        right = right[:-1]
     diagonal = backend.diagonal_view(M)
-    diagonal += 1e-10 * diagonal.sum() / len(M)
-    answer = Cholesky(M).solve(right)
-    del M, diagonal  # no pass over the rows need make room beside them
-    change = backend.to_numpy(gram.apply(answer[:D]))[free] + (
-        0.0 if program.total is None else float(answer[-1])
-    )
-    return np.asarray(np.clip(room**2 * change, -0.9 * room, 0.9 * room))
+    diagonal += COMPENSATION_JITTER * diagonal.sum() / len(M)
+    u = Cholesky(M).solve(right)
+    # The pass over the rows that follows can use the memory of the matrix.
+    del M, diagonal
+
+    # 3. The changes Θ[Z, 1]u, cut before the bounds.
+    constant = 0.0
+    if program.total is not None:
+        constant = float(u[-1])
+    change = backend.to_numpy(gram.apply(u[:D]))[free] + constant
+    limit = COMPENSATION_FRACTION * distance
+    return np.asarray(np.clip(distance**2 * change, -limit, limit))
 
 
 class FactoredRounds(FreeThenViolating):
-    """Working sets from nearby; those with many more samples than features are solved in their
-    features."""
+    """Rounds of working sets near the solution.
+
+    A working set with many more samples than features is solved by interior points in its features,
+    any other by pair steps on its block.
+    """
 
     def __init__(self, gram: FactoredGram, options: SolverOptions) -> None:
-        # Rounds may fail to halve the gap while they cost a tenth of interior points, within
-        # reason.
-        idle = int(
-            np.clip(0.1 * _cost_ratio(gram, options), options.patience, options.longest_patience)
+        # Rounds may fail to halve the gap until they have cost a fraction of what interior points
+        # cost, within limits.
+        idle_rounds = np.clip(
+            IDLE_COST_FRACTION * _cost_ratio(gram, options),
+            options.patience,
+            options.longest_patience,
         )
-        super().__init__(
-            gram, options, replace(options.free_rounds, max_idle_rounds=idle, tol_fraction=1.0)
-        )
+        rounds = replace(options.free_rounds, max_idle_rounds=int(idle_rounds), tol_fraction=1.0)
+        super().__init__(gram, options, rounds)
         self.wide = gram.wide
 
-    def solve_inside(self, part: FactoredGram, inside: Program, beta: Vector, tol: float) -> Vector:
-        narrow = part.n_samples <= self.wide * part.n_features
-        if narrow or part.shift is not None or not has_interior(inside):
-            return super().solve_inside(part, inside, beta, tol)
-        # The last steps of interior points tell samples at their bounds from those that are free.
-        path = CentralPath(part, inside).follow(min(0.3 * tol, 1e-8))
-        candidates = (beta, inside.feasible(path.beta), round_to_bounds(part, inside, path))
+    def solve_inside(
+        self, block_gram: FactoredGram, program: Program, beta: Vector, tol: float
+    ) -> Vector:
+        """Return a better β for the program of a working set."""
+        is_narrow = block_gram.n_samples <= self.wide * block_gram.n_features
+        if is_narrow or block_gram.shift is not None or not has_interior(program):
+            return super().solve_inside(block_gram, program, beta, tol)
+        # The path is followed far beyond the tolerance: its last steps separate samples at their
+        # bounds from those that are free.
+        path_gap = min(BLOCK_PATH_FRACTION * tol, BLOCK_PATH_GAP)
+        path_end = CentralPath(block_gram, program).follow(path_gap)
+        inside = program.feasible(path_end.beta)
+        rounded = round_to_bounds(block_gram, program, path_end)
 
-        def dual_value(one: Vector) -> float:
-            w = part.adjoint(one)
-            return float(inside.linear_value(one)) - 0.5 * float(w @ w)
+        def dual_value(beta: Vector) -> float:
+            w = block_gram.adjoint(beta)
+            return float(program.linear_value(beta)) - 0.5 * float(w @ w)
 
-        return max(candidates, key=dual_value)
+        return max((beta, inside, rounded), key=dual_value)

@@ -1,11 +1,10 @@
-"""Newton's method for machines whose loss is smooth and joins samples, by products with the kernel
-alone.
+"""Newton's method for machines with a smooth loss of all outputs at once.
 
-The problem is min over β of F(β) = ½βᵀKβ + L(f) with the outputs f = Kβ and a convex,
-differentiable loss L of all outputs at once. Its dual is max over β of −L*(−β) − ½βᵀKβ. The
-conjugate L* is known at slopes of L: for any outputs g, β = −∇L(g) is feasible and −L*(−β) = L(g) +
-⟨β, g⟩, by Fenchel and Young. So every g proves a lower bound, and the gap between both bounds at β
-is the Bregman divergence L(Kβ) − L(g) − ⟨∇L(g), Kβ − g⟩, which vanishes where g = Kβ.
+It reads the kernel by products alone. The problem is min over β of F(β) = ½βᵀKβ + L(f) with the
+outputs f = Kβ and a convex, differentiable loss L. Its dual is max over β of −L*(−β) − ½βᵀKβ. The
+conjugate L* is known at gradients of L: for any outputs g, β = −∇L(g) is feasible and −L*(−β) =
+L(g) + ⟨β, g⟩, by Fenchel and Young. So every g proves a lower bound, and the gap between both
+bounds at β is the Bregman divergence L(Kβ) − L(g) − ⟨∇L(g), Kβ − g⟩, which vanishes where g = Kβ.
 
 A Newton step δ solves (I + WK) δ = −∇L(f) − β, where W = ∇²L(f). The system is symmetric and
 positive definite in the inner product of K, and conjugate gradients in that product read nothing
@@ -17,6 +16,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,33 +32,53 @@ from kernelmosaic.solvers.program import (
     require_finite,
     sum_rounding,
 )
+from kernelmosaic.solvers.tuning import (
+    CURVED_CG_STEPS,
+    LARGEST_SMOOTH_RESIDUAL,
+    SMOOTH_TRIALS,
+)
 
 
 class LossPoint(NamedTuple):
-    """A loss at some outputs: its value, its slopes, and what its curvature W does to vectors or
-    columns."""
+    """A loss at some outputs.
+
+    Attributes
+    ----------
+    value : float
+        L(f).
+    gradient : ndarray of shape (n,)
+        ∇L(f).
+    curvature_times : callable
+        Multiplies W = ∇²L(f) with a vector, or with columns.
+    """
 
     value: float
-    slopes: Vector
-    times: Callable[[Array], Array]
+    gradient: Vector
+    curvature_times: Callable[[Array], Array]
 
 
 @dataclass(frozen=True)
 class SmoothSolution(Solution):
-    """A solution whose β are the slopes of the loss, with the opposite sign.
+    """A solution whose β is −∇L(g) for some outputs g.
 
     Attributes
     ----------
     point : ndarray of shape (n,)
-        The outputs g with β = −∇L(g), which prove the dual value.
+        The outputs g, which prove the dual value.
     """
 
     point: Vector
 
 
 class SmoothProgram(ABC):
-    """A convex, differentiable loss of the outputs of all samples, which a constant added to all
-    leaves as it is.
+    """A convex, differentiable loss of the outputs of all samples.
+
+    A constant added to all outputs does not change the loss.
+
+    Parameters
+    ----------
+    weight : ndarray of shape (n,)
+        The weights of the samples.
 
     Attributes
     ----------
@@ -66,63 +86,66 @@ class SmoothProgram(ABC):
         n.
     target : ndarray of shape (n,)
         Zeros: one coefficient per sample.
-    weight : ndarray of shape (n,)
-        How much each sample counts.
     """
 
     def __init__(self, weight: Vector) -> None:
-        self.n_samples, self.target, self.weight = len(weight), np.zeros(len(weight)), weight
+        self.n_samples = len(weight)
+        self.target = np.zeros(len(weight))
+        self.weight = weight
 
     @abstractmethod
-    def at(self, values: Vector) -> LossPoint:
-        """Return the loss at outputs."""
+    def loss_at(self, values: Vector) -> LossPoint:
+        """Return the loss, its gradient and its curvature at outputs."""
 
     @abstractmethod
-    def bound(self, values: Vector, error: float) -> float:
-        """Return a number that the loss does not exceed at outputs that are off by at most
-        `error`."""
+    def loss_bound(self, values: Vector, error: float) -> float:
+        """Return a number that the loss does not exceed at outputs wrong by at most `error`."""
 
     @abstractmethod
-    def size(self, values: Vector) -> float:
-        """Return the sum of the sizes of the terms of the loss, which rounding is relative to."""
+    def loss_size(self, values: Vector) -> float:
+        """Return the sum of the sizes of the terms of the loss, to which rounding is relative."""
 
     def primal_value(self, quadratic: float, values: Vector, intercept: float) -> float:
         """Return ½βᵀKβ plus the loss at the outputs Kβ."""
-        return require_finite(quadratic + self.at(values).value)
+        return require_finite(quadratic + self.loss_at(values).value)
 
     def primal_bound(
         self, quadratic: float, values: Vector, intercept: float, error: Vector
     ) -> float:
         """Return a number that the primal value does not exceed, for outputs up to `error`."""
-        upper = quadratic + self.bound(values, float(error.max(initial=0.0)))
-        return upper + 2.0 * sum_rounding(self.n_samples) * (quadratic + self.size(values))
+        upper = quadratic + self.loss_bound(values, float(error.max(initial=0.0)))
+        rounding = 2.0 * sum_rounding(self.n_samples)
+        return upper + rounding * (quadratic + self.loss_size(values))
 
     def best_intercept(self, values: Vector) -> float:
-        """Return the constant with which the outputs average to zero; the loss does not depend on
-        it."""
+        """Return the constant with which the outputs have the weighted mean zero.
+
+        The loss does not depend on it.
+        """
         return -float(np.average(values, weights=self.weight))
 
     def worst_losses(self, values: Vector, intercept: float, error: Vector) -> Vector:
-        """Return ones: any sample may have a loss."""
+        """Return ones, since any sample may have a loss: they are not bounds."""
         return np.ones(self.n_samples)
 
     def linear_value(self, point: Vector) -> float:
-        """Return −L*(−β) of the β = −∇L(g) at outputs g."""
-        here = self.at(point)
-        return float(here.value - here.slopes @ point)
+        """Return −L*(−β) of β = −∇L(g), where `point` is g."""
+        loss = self.loss_at(point)
+        return float(loss.value - loss.gradient @ point)
 
     def linear_bound(self, point: Vector) -> float:
-        """Return the same less its rounding."""
-        size = self.size(point) + float(np.abs(self.at(point).slopes) @ np.abs(point))
+        """Return a number that `linear_value` exceeds by no less than its rounding."""
+        gradient_size = float(np.abs(self.loss_at(point).gradient) @ np.abs(point))
+        size = self.loss_size(point) + gradient_size
         return self.linear_value(point) - 2.0 * sum_rounding(self.n_samples) * size
 
     def continued(self, beta: Vector, before: SmoothProgram) -> Vector:
-        """Return where to start after the solution β of a like program: there."""
+        """Return the solution β of a similar program, as the start for this one."""
         return beta
 
 
-class _End(NamedTuple):
-    """Where a step ends: the value F, β, the outputs Kβ and the loss there."""
+class _NewtonPoint(NamedTuple):
+    """Coefficients β with the value F(β), the outputs Kβ and the loss there."""
 
     upper: float
     beta: Vector
@@ -137,8 +160,9 @@ def solve_smooth(
     tol: float = 1e-8,
     max_iter: int = 100,
 ) -> SmoothSolution:
-    """Return the solution for a kernel, to a relative duality gap of `tol` unless rounding hides
-    it.
+    """Return the solution for a kernel to a relative duality gap of `tol`.
+
+    The gap of the result is larger where rounding, or `max_iter`, prevents more.
 
     Parameters
     ----------
@@ -154,44 +178,62 @@ def solve_smooth(
         Most Newton steps.
     """
 
-    def look(beta: Vector, values: Vector) -> _End:
-        loss = program.at(values)
-        return _End(0.5 * float(beta @ values) + loss.value, beta, values, loss)
+    def point_at(beta: Vector, values: Vector) -> _NewtonPoint:
+        loss = program.loss_at(values)
+        return _NewtonPoint(0.5 * float(beta @ values) + loss.value, beta, values, loss)
 
-    here = look(np.zeros(program.n_samples), np.zeros(program.n_samples))
+    # 1. The start: zeros, unless the warm start is better.
+    start = point_at(np.zeros(program.n_samples), np.zeros(program.n_samples))
     if warm_start is not None and warm_start.any():
-        # A start far from the solution may be worse than none.
-        warm = look(warm_start, np.asarray(gram.products(warm_start)))
-        here = warm if warm.upper < here.upper else here
-    seen: list[SmoothSolution] = []
+        warm = point_at(warm_start, np.asarray(gram.products(warm_start)))
+        if warm.upper < start.upper:
+            start = warm
 
-    def line(here: _End) -> tuple[Callable[[float], _End], float] | None:
-        beta = -here.loss.slopes
-        residual = beta - here.beta
+    # 2. Newton steps. Every point also proves a dual value, by β = −∇L at its outputs.
+    solutions: list[SmoothSolution] = []
+
+    def newton_line(
+        current: _NewtonPoint,
+    ) -> tuple[Callable[[float], _NewtonPoint], float] | None:
+        """Return the points of a Newton step by size, and the slope; None at the gap."""
+        beta = -current.loss.gradient
+        residual = beta - current.beta
         change = np.asarray(gram.products(residual))
-        seen.append(_assess(program, beta, here.values + change, here, len(seen) + 1))
-        if (gap := seen[-1].gap) <= tol:
+        n_iter = len(solutions) + 1
+        solutions.append(_assess(program, beta, current.values + change, current, n_iter))
+        gap = solutions[-1].gap
+        if gap <= tol:
             return None
-        # The nearer the solution is, the more exact the step: convergence is quadratic.
-        step, along = solve_curved(
-            gram.products, here.loss.times, residual, min(0.1, gap**0.5), change
+        # The smaller the gap, the more exact the step, since convergence is quadratic.
+        step_tol = min(LARGEST_SMOOTH_RESIDUAL, gap**0.5)
+        step, step_values = solve_curved(
+            gram.products, current.loss.curvature_times, residual, step_tol, change
         )
-        ends = lambda size: look(here.beta + size * step, here.values + size * along)  # noqa: E731
-        return ends, -float(residual @ along)
 
-    descend(here, line, Trials(30), max_iter)
-    best = min(seen, key=lambda one: one.gap)
-    exact = np.asarray(gram.products(best.beta, exact=True))
-    return _assess(program, best.beta, exact, look(best.beta, best.point), best.n_iter)
+        def end(size: float) -> _NewtonPoint:
+            return point_at(current.beta + size * step, current.values + size * step_values)
+
+        return end, -float(residual @ step_values)
+
+    descend(start, newton_line, Trials(SMOOTH_TRIALS), max_iter)
+
+    # 3. The best solution, with outputs as exact as the kernel computes them.
+    best = min(solutions, key=attrgetter("gap"))
+    exact_values = np.asarray(gram.products(best.beta, exact=True))
+    proof = point_at(best.beta, best.point)
+    return _assess(program, best.beta, exact_values, proof, best.n_iter)
 
 
 def _assess(
-    program: SmoothProgram, beta: Vector, values: Vector, at: _End, n_iter: int
+    program: SmoothProgram, beta: Vector, values: Vector, proof: _NewtonPoint, n_iter: int
 ) -> SmoothSolution:
-    """Return β = −∇L(g) as a solution, where g are the outputs of a point and `values` are Kβ."""
+    """Return β as a solution, where `values` are Kβ.
+
+    `proof` is the point whose outputs g have β = −∇L(g); they prove the dual value.
+    """
     quadratic = 0.5 * float(beta @ values)
-    primal = quadratic + program.at(values).value
-    dual = float(at.loss.value + beta @ at.values) - quadratic
+    primal = quadratic + program.loss_at(values).value
+    dual = float(proof.loss.value + beta @ proof.values) - quadratic
     return SmoothSolution(
         beta,
         program.best_intercept(values),
@@ -199,24 +241,26 @@ def _assess(
         dual,
         relative_gap(primal, dual),
         n_iter,
-        at.values,
+        proof.values,
     )
 
 
 def solve_curved(
     products: Callable[[Array], Any],
-    times: Callable[[Array], Array],
+    curvature_times: Callable[[Array], Array],
     right: Array,
     tol: float,
     image: Array | None = None,
-    steps: int = 500,
+    steps: int = CURVED_CG_STEPS,
 ) -> tuple[Array, Array]:
-    """Return x with (I + WK) x = right, and Kx, by conjugate gradients for (K⁻¹ + W) Kx = right
-    that K preconditions.
+    """Return x with (I + WK) x = right, and Kx.
+
+    The system is solved as (K⁻¹ + W) Kx = right by conjugate gradients that K preconditions. K⁻¹
+    is never applied: with every vector Kp the method stores p.
 
     Parameters
     ----------
-    products, times : callable
+    products, curvature_times : callable
         Multiply K and W with a vector, or with columns, each of which takes steps of its own.
     right : ndarray of shape (n,) or (n, k)
         The right-hand sides.
@@ -228,11 +272,16 @@ def solve_curved(
         Most steps.
     """
 
-    def near(r: Array) -> Array:
-        return np.stack([image if image is not None and r is right else products(r), r])
+    def times(pair: Array) -> Array:
+        """Multiply K⁻¹ + W with Kp, given as the pair (Kp, p)."""
+        Kp, p = pair
+        return np.asarray(p + curvature_times(Kp))
 
-    # K⁻¹ is not known, but K⁻¹ of every step is: it goes along.
-    Kx, x = conjugate_gradients(
-        lambda p: p[1] + times(p[0]), near, right, BlockOptions(cg_steps=steps, cg_tol=tol)
-    )
+    def precondition(r: Array) -> Array:
+        """Return K r, with r."""
+        Kr = image if image is not None and r is right else products(r)
+        return np.stack([Kr, r])
+
+    options = BlockOptions(cg_steps=steps, cg_tol=tol)
+    Kx, x = conjugate_gradients(times, precondition, right, options)
     return x, Kx
