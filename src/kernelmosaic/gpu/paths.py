@@ -27,7 +27,6 @@ from kernelmosaic.gpu.programs import (
     take_steps,
 )
 from kernelmosaic.gpu.tuning import (
-    AIM,
     BLOCK_ENTRY_BYTES,
     GOOD_STEP,
     LEAST_DAMPING,
@@ -38,6 +37,7 @@ from kernelmosaic.gpu.tuning import (
     POOR_STEP,
     PROGRESS,
     RHO_COLUMNS,
+    ROUND_AIM,
     SHARED_REACH,
     SHORTENED_STEP,
     WIDEST_BOX,
@@ -45,7 +45,6 @@ from kernelmosaic.gpu.tuning import (
 )
 from kernelmosaic.gram.linear_algebra import free_curvature, keep_sum
 from kernelmosaic.gram.stack import MatrixStack
-from kernelmosaic.learning import tuning as learning_tuning
 from kernelmosaic.learning.certificate import (
     Entries,
     Iteration,
@@ -56,6 +55,7 @@ from kernelmosaic.learning.certificate import (
 )
 from kernelmosaic.learning.fixed import FixedWeights
 from kernelmosaic.learning.problem import Learner, steepest_curvature
+from kernelmosaic.learning.tuning import AIM
 from kernelmosaic.solvers.program import Solution, relative_gap
 
 
@@ -108,6 +108,7 @@ def learn_paths(
     max_values = max(1, options.n_columns // len(paths))
     learned_by_path: list[list[Learned]] = [[] for _ in paths]
     previous: BatchEnd | None = None
+    holder = InverseHolder()
     for values in neighbouring_values(paths[0], max_values, options.max_size_ratio):
         n_values = values.stop - values.start
         machines = [machine for path in paths for machine in path[values]]
@@ -119,7 +120,7 @@ def learn_paths(
             n_values,
             options,
         )
-        learned, previous = learn_batch(batch, previous, counts)
+        learned, previous = learn_batch(batch, previous, holder, counts)
         for column, result in enumerate(learned):
             learned_by_path[column // n_values].append(result)
     return learned_by_path
@@ -255,15 +256,23 @@ class BatchEnd:
     program : ProgramBatch
     n_values : int
         Values of each path.
-    shared : SharedInverse or None
-        The last shared inverse; None where no round was taken.
     """
 
     eta: Array
     beta: Any
     program: ProgramBatch
     n_values: int
-    shared: SharedInverse | None
+
+
+@dataclass
+class InverseHolder:
+    """The one place that holds the shared inverse of all batches.
+
+    The inverse is a matrix of all samples. Nothing else refers to it between rounds, so that the
+    device releases it as soon as it is replaced.
+    """
+
+    shared: SharedInverse | None = None
 
 
 @dataclass(frozen=True)
@@ -304,7 +313,7 @@ class WeightIterate(Columns):
 
 
 def learn_batch(
-    batch: Batch, previous: BatchEnd | None, counts: Counts
+    batch: Batch, previous: BatchEnd | None, holder: InverseHolder, counts: Counts
 ) -> tuple[list[Learned], BatchEnd]:
     """Return what is learned for every column, certified, and what the next batch starts from.
 
@@ -313,12 +322,13 @@ def learn_batch(
     batch : Batch
     previous : BatchEnd or None
         The end of the batch of neighbouring values; None for the first batch.
+    holder : InverseHolder
+        The shared inverse so far, which is replaced where it does not serve any more.
     counts : Counts
         Where the work is added up.
     """
     # 1. Where it starts: arrays of all columns, which rounds and certificates overwrite.
     iterate, weights = start_of(batch, previous)
-    shared = previous.shared if previous is not None else None
 
     # 2. Rounds in the precision of the stack, then certificates from exact products. Columns whose
     #    certificate is too loose go on from there.
@@ -326,14 +336,15 @@ def learn_batch(
     unfinished = np.arange(len(batch.machines))
     for number in range(batch.options.max_certificates):
         half = number == 0
-        shared = take_rounds(batch, unfinished, iterate, weights, shared, half, counts)
+        take_rounds(batch, unfinished, iterate, weights, holder, half, counts)
         certified = certify(batch, unfinished, iterate, weights.eta)
         loose = []
         for column, result in zip(unfinished, certified, strict=True):
             best_so_far = best[column]
             if best_so_far is None or result.gap < best_so_far.gap:
                 best[column] = result
-            if not result.gap <= batch.tol / learning_tuning.AIM:
+            # `tol` is `AIM` times the tolerance of the fit, which the certificate must meet.
+            if not result.gap <= batch.tol / AIM:
                 loose.append(column)
         unfinished = np.array(loose, dtype=np.intp)
         if len(unfinished) == 0:
@@ -344,8 +355,7 @@ def learn_batch(
         counts.alone += 1
         best[column] = learn_alone(batch, int(column), best[column])
     learned = [result for result in best if result is not None]
-    end = BatchEnd(weights.eta, iterate.base, batch.program, batch.n_values, shared)
-    return learned, end
+    return learned, BatchEnd(weights.eta, iterate.base, batch.program, batch.n_values)
 
 
 # The start ----------------------------------------------------------------------------------------
@@ -363,10 +373,10 @@ def start_of(batch: Batch, previous: BatchEnd | None) -> tuple[Iterate, WeightIt
     else:
         # The last value of the same path in the previous batch. Its coefficients grow with the box.
         n_columns = len(batch.machines)
-        paths = [column // batch.n_values for column in range(n_columns)]
-        last = [(path + 1) * previous.n_values - 1 for path in paths]
+        path_of_column = np.arange(n_columns) // batch.n_values
+        last = (path_of_column + 1) * previous.n_values - 1
         eta = previous.eta[last]
-        columns = batch.backend.index(np.array(last))
+        columns = batch.backend.index(last)
         old_width = previous.program.upper[columns] - previous.program.lower[columns]
         width = program.upper - program.lower
         is_box = xp.isfinite(old_width) & (old_width > 0)
@@ -405,14 +415,14 @@ def take_rounds(
     unfinished: Indices,
     iterate: Iterate,
     weights: WeightIterate,
-    shared: SharedInverse | None,
+    holder: InverseHolder,
     half: bool,
     counts: Counts,
-) -> SharedInverse | None:
+) -> None:
     """Take rounds until the gaps of all these columns are small, or no gap decreases any more.
 
     The gaps are those in the precision of the stack. The rows of these columns in `iterate` and
-    `weights` are overwritten. Returns the last shared inverse.
+    `weights` are overwritten.
 
     Parameters
     ----------
@@ -421,8 +431,8 @@ def take_rounds(
         The columns.
     iterate, weights : Iterate and WeightIterate
         Those of all columns.
-    shared : SharedInverse or None
-        The one so far.
+    holder : InverseHolder
+        The shared inverse so far, which is replaced where it does not serve any more.
     half : bool
         Whether kernels multiply in half precision.
     counts : Counts
@@ -434,11 +444,12 @@ def take_rounds(
     lowest_gaps = np.full(len(batch.machines), np.inf)
     for _ in range(options.max_rounds):
         if len(unfinished) == 0 or n_idle == options.max_idle_rounds:
-            break
+            return
         counts.rounds += 1
 
         # 1. One round of the unfinished columns.
-        shared = shared_inverse(batch, weights.eta[unfinished], shared, new_rho)
+        shared = shared_inverse(batch, weights.eta[unfinished], holder.shared, new_rho)
+        holder.shared = shared
         columns = batch.backend.index(unfinished)
         start = iterate.rows(columns)
         program = batch.program.rows(columns)
@@ -465,8 +476,7 @@ def take_rounds(
         has_progress = end.gap < PROGRESS * lowest_gaps[unfinished]
         n_idle = 0 if has_progress.any() else n_idle + 1
         lowest_gaps[unfinished] = np.where(has_progress, end.gap, lowest_gaps[unfinished])
-        unfinished = unfinished[~(end.gap <= AIM * batch.tol)]
-    return shared
+        unfinished = unfinished[~(end.gap <= ROUND_AIM * batch.tol)]
 
 
 def shared_inverse(
@@ -659,7 +669,7 @@ def take_round(
         gaps.machine_gap <= batch.options.settled_fraction * gaps.gap
     )
     max_rows = int(np.sqrt(batch.max_block_entries / len(learners)))
-    is_open = ~(gaps.gap <= AIM * batch.tol)
+    is_open = ~(gaps.gap <= ROUND_AIM * batch.tol)
     chosen = np.flatnonzero(is_open & ((n_free <= max_rows) | is_settled))
     if len(chosen):
         state = take_newton_steps(batch, program, learners, state, chosen, free, n_free)
@@ -895,7 +905,7 @@ def move_weights(
     max_machine_gaps = batch.options.settled_fraction * gaps.gap
     for row, learner in enumerate(learners):
         # 1. Nothing moves where the gap is met, numbers overflow, or the machine is not solved.
-        is_finished = gaps.gap[row] <= AIM * batch.tol or not np.isfinite(gaps.gap[row])
+        is_finished = gaps.gap[row] <= ROUND_AIM * batch.tol or not np.isfinite(gaps.gap[row])
         if is_finished or gaps.machine_gap[row] > max_machine_gaps[row]:
             continue
         options = learner.options

@@ -83,10 +83,10 @@ BLOCK_ENTRY_BYTES = 64
 #: Jitter on the diagonal of the free blocks, as a fraction of its mean: blocks are in single
 #: precision, whose rounding it exceeds.
 FREE_JITTER = 1e-6
-#: Fraction of `tol` that the gap of a column must meet in the precision of the entries: the
-#: certificate from exact products adds their rounding.
-AIM = 0.9
-#: Fraction of the lowest gap so far below which a gap counts as progress.
+#: Fraction of `tol` at which the rounds of a column end: the certificate from exact products adds
+#: what rounding may hide. Chosen by hand.
+ROUND_AIM = 0.9
+#: Fraction of the lowest gap so far below which a gap counts as progress. Chosen by hand.
 PROGRESS = 0.9
 
 # Steps of the weights: a model of the objective is trusted as far as it came true -----------------
