@@ -748,7 +748,7 @@ def take_newton_steps(
 ) -> RoundState:
     """Return columns after a Newton step on the coefficients, and one on the weights, of some.
 
-    The arrays of `state` are overwritten.
+    The rows of these columns in the arrays of `state` are overwritten.
 
     Parameters
     ----------
