@@ -884,8 +884,8 @@ def move_weights(
     Columns whose machine is not solved well enough keep their weights. A step minimises a quadratic
     model of J(θ), with θ the weights in the scale of the norm. It is accepted unless J is certain
     to have risen: then it is shortened. The damping follows the ratio of the gain to what the model
-    promised, as in methods of Levenberg, Marquardt and trust regions (Conn, Gould and Toint,
-    2000, chapter 6).
+    promised, as in methods of Levenberg, Marquardt and trust regions (Nocedal and
+    Wright 2006, chapter 4).
 
     Parameters
     ----------

@@ -95,7 +95,7 @@ PROGRESS = 0.9
 # Steps of the weights: a model of the objective is trusted as far as it came true -----------------
 
 #: Least fraction of the promised gain that must come true; below it the next step is damped. This
-#: fraction and the next one are usual for trust regions (Conn, Gould and Toint 2000, section 6.1).
+#: fraction and the next one are usual for trust regions (Nocedal and Wright 2006, algorithm 4.1).
 POOR_STEP = 0.25
 #: Fraction of the promised gain above which the damping decreases.
 GOOD_STEP = 0.75
