@@ -109,8 +109,8 @@ class ProgramBatch(Program):
         for _ in range(passes):
             b = low + fractions * (high - low)
             # S(b); the array of all uᵢ, (B, candidates, n), gets no name, so that it is released.
-            S = broadcast.conjugate_argmax(z[:, None] - b[:, :, None]).sum(2)
-            crossing = (S > self.total).sum(1, keepdim=True).clip(1, candidates - 1)
+            sums = broadcast.conjugate_argmax(z[:, None] - b[:, :, None]).sum(2)
+            crossing = (sums > self.total).sum(1, keepdim=True).clip(1, candidates - 1)
             low = b.gather(1, crossing - 1)
             high = b.gather(1, crossing)
         return 0.5 * (low + high)
