@@ -106,7 +106,7 @@ class ModelCard:
         """Name and value of what a search or a ridge estimator chose, and its score."""
         model = self.model
         if self.has_targets:
-            # The score of the training samples chose the weights, and so is too high.
+            # The weights of a target were chosen by this score, which is therefore optimistic.
             score_name = f"training score by leave-one-out, mean of {len(model.alpha_)} targets"
             return [
                 (score_name, f"{model.best_score_:.4f}"),
