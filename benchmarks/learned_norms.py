@@ -5,7 +5,7 @@
 
 `MKLClassifierCV` chooses a learned norm where its best score exceeds that of equal weights by more
 than one standard error of the differences over the folds (`learned_weights_pay` of
-`engine/search.py`). Few samples are where the rule matters: here are the sets of
+`engine/choice.py`). Few samples are where the rule matters: here are the sets of
 `studies/few_rows.py`, real ones with one linear or Gaussian kernel per column or cluster, and
 generated ones where one or three of 20 or 54 groups of columns inform, or all. Two searches are
 fitted to every one, with equal weights alone and with learned norms alone; their scores say what a

@@ -276,7 +276,7 @@ def test_the_deviation_is_that_of_draws():
     draws = rng.multivariate_normal(np.concatenate([q.b, q.e]), q.cov, 100_000)
     variances = []
     for i, c in np.ndindex(*labels.shape):
-        g = q.reach[:, i, c] + np.sqrt(0.3) * rng.standard_normal((len(draws), 3))
+        g = q.coefficient_outputs[:, i, c] + np.sqrt(0.3) * rng.standard_normal((len(draws), 3))
         f = draws[:, c] + np.sum(draws[:, 2:] * g, axis=1) + rng.standard_normal(len(draws))
         variances.append(f.var())
     assert_allclose(q.deviation(), np.sqrt(np.mean(variances)), rtol=0.01)

@@ -24,11 +24,11 @@ class Remembering(Inference):
     """Keeps the covariances of the projections, by inverses."""
 
     def _update_projections(self):
-        (P, R), level = self.log_det.shape, self.projections.mean.copy()
+        (P, R), level = self.h_log_det.shape, self.projections.mean.copy()
         self.h_cov = np.empty((P, R, len(self.f), len(self.f)))
         squares = [self.e[m] @ self.e[m].T + self.e.shape[2] * self.e_cov[m] for m in range(P)]
         for m, r in np.ndindex(P, R):
-            own = np.diag(self.on[:, m] * squares[m][r, r])
+            own = np.diag(self.pi[:, m] * squares[m][r, r])
             self.h_cov[m, r] = np.linalg.inv(level[m] * np.linalg.inv(self.matrices[m]) + own)
         super()._update_projections()
 
@@ -70,7 +70,7 @@ def cut(mean, sign, at=0.0):
 
 def naive_bound(q):
     """The printed formulas, one sample, kernel, component and output at a time."""
-    (n, K), (P, R), model = q.labels.shape, q.log_det.shape, q.model
+    (n, K), (P, R), model = q.labels.shape, q.h_log_det.shape, q.model
     total, precision_moments = 0.0, np.zeros(P)
     for m in range(P):
         for r in range(R):
@@ -97,13 +97,13 @@ def naive_bound(q):
     for i in range(n):
         second = np.zeros(K)
         for m in range(P):
-            total -= q.on[i, m] * np.log(q.on[i, m])
+            total -= q.pi[i, m] * np.log(q.pi[i, m])
             # Of t given s = m: cut off from above before it, from below at it, whole behind it.
             for h in range(P - 1):
                 mu, now = q.mu[i, h], q.Z[i] @ q.v[h]
                 mean, variance, entropy = cut(mu, -1 if h < m else 1 if h == m else 0)
                 square = variance + (mean - now) ** 2 + q.Z[i] @ q.v_cov[h] @ q.Z[i]
-                total += q.on[i, m] * (entropy - 0.5 * np.log(2 * np.pi) - 0.5 * square)
+                total += q.pi[i, m] * (entropy - 0.5 * np.log(2 * np.pi) - 0.5 * square)
             both = np.outer(q.h[i, m], q.h[i, m]) + np.diag([q.h_cov[m, r, i, i] for r in range(R)])
             for c in range(K):
                 weights = np.outer(q.e[m, :, c], q.e[m, :, c]) + q.e_cov[m]
@@ -113,10 +113,10 @@ def naive_bound(q):
                     + q.b[c] ** 2
                     + q.b_var
                 )
-                second[c] += q.on[i, m] * square
+                second[c] += q.pi[i, m] * square
         for c in range(K):
             mean, y = (
-                sum(q.on[i, m] * (q.e[m, :, c] @ q.h[i, m]) for m in range(P)) + q.b[c],
+                sum(q.pi[i, m] * (q.e[m, :, c] @ q.h[i, m]) for m in range(P)) + q.b[c],
                 q.labels[i, c],
             )
             f, variance, entropy = cut(q.f_mean[i, c], y, y * model.margin)
@@ -169,12 +169,12 @@ def test_at_the_end_no_factor_could_be_better():
                 kept, values[at] = values[at], values[at] + step * (1e-1 + abs(values[at]))
                 assert naive_bound(q) < best
                 values[at] = kept
-    for i, step in np.ndindex(len(q.on), 2):
-        kept = q.on[i].copy()
-        q.on[i, 0] *= 0.99 + 0.02 * step
-        q.on[i, 1] = 1.0 - q.on[i, 0]
+    for i, step in np.ndindex(len(q.pi), 2):
+        kept = q.pi[i].copy()
+        q.pi[i, 0] *= 0.99 + 0.02 * step
+        q.pi[i, 1] = 1.0 - q.pi[i, 0]
         assert naive_bound(q) < best
-        q.on[i] = kept
+        q.pi[i] = kept
 
 
 def test_bound_and_outputs_beside_the_exact_posterior():

@@ -27,8 +27,8 @@ from kernelmosaic import (
     save,
 )
 from kernelmosaic.engine.calibration import Calibration
+from kernelmosaic.engine.cross_calibration import CalibrationFolds
 from kernelmosaic.engine.samples import FitInput
-from kernelmosaic.engine.search import CalibrationFolds
 from kernelmosaic.kernels import Gaussian, Linear, Polynomial, Precomputed
 from kernelmosaic.model_selection import PathSearchCV
 

@@ -468,7 +468,11 @@ def test_completion_does_not_depend_on_the_order_of_the_samples(n, digits):
         for rows in (by_class, by_class[::-1])
     ]
     first, second = [model.function_.expansion.sums.missing for model in models]
-    np.testing.assert_allclose(first._spreads_and_likeness()[0], second._spreads_and_likeness()[0], rtol=1e-9)
-    np.testing.assert_allclose(first._spreads_and_likeness()[1], second._spreads_and_likeness()[1], rtol=1e-9)
+    np.testing.assert_allclose(
+        first._spreads_and_likeness()[0], second._spreads_and_likeness()[0], rtol=1e-9
+    )
+    np.testing.assert_allclose(
+        first._spreads_and_likeness()[1], second._spreads_and_likeness()[1], rtol=1e-9
+    )
     completed = [model.kernel_matrix(partial[:20], X[:20]) for model in models]
     np.testing.assert_allclose(completed[0], completed[1], atol=1e-9)

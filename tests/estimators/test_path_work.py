@@ -10,12 +10,12 @@ from tests.calls import recorded
 
 from kernelmosaic import DiscriminantMKLClassifier, MKLClassifier, MKLClassifierCV
 from kernelmosaic.engine.fit import Lead, certify, learn, training_set
+from kernelmosaic.engine.paths import follow_paths
 from kernelmosaic.engine.search import (
     FoldSearch,
     PathOptions,
     Progress,
     Stretch,
-    follow_paths,
     read_samples,
     search_paths,
 )
@@ -323,14 +323,14 @@ def test_kernels_far_from_entering_are_left_to_the_certificate():
     inside = given.take(folds[1][0])
     recipes = [[in_single()(MANY, tol=1e-4, C=C).recipe(inside) for C in Cs]]
     for slopes in (lambda lead: lead.slopes, lambda lead: [None]):
-        like = [[one.lead._replace(slopes=slopes(one.lead)) for one in found.found[0][0]]]
+        leads = [[one.lead._replace(slopes=slopes(one.lead)) for one in found.held_out[0][0]]]
         with recorded(
             MachineProblem.with_gradients, lambda given: len(given["kernels"])
         ) as products:
-            follow_paths(recipes, inside, X, like=like)
+            follow_paths(recipes, inside, X, leads=leads)
         read.append(sum(products))
     assert read[0] < 0.8 * read[1]
-    for (train, held), path in zip(folds, found.found[0], strict=True):
+    for (train, held), path in zip(folds, found.held_out[0], strict=True):
         for C, one in zip(Cs, path, strict=True):
             gap = textbook_gap(
                 fitted(MKLClassifier(MANY, C=C), one.fit, given.take(train)), X[train], y[train]
@@ -352,10 +352,10 @@ def test_a_kernel_that_was_left_out_wrongly_is_found_by_the_certificate():
     alone = plain.fit(X, y)
     # Another fold that has everything at the kernels without a weight.
     wrong = np.where(alone.weights_ > 0, 0.0, 1.0)
-    like = Lead(wrong / wrong.sum(), [wrong], [True], np.unique(y))
+    lead = Lead(wrong / wrong.sum(), [wrong], [True], np.unique(y))
     given = read_samples(plain, X, y)
     with recorded(Newton.learn) as fits:
-        ((found,),) = follow_paths([[plain.recipe(given)]], given, X, like=[[like]])
+        ((found,),) = follow_paths([[plain.recipe(given)]], given, X, leads=[[lead]])
     assert len(fits) == 2
     assert textbook_gap(fitted(MKLClassifier(MANY), found.fit, given), X, y) <= 1e-3
     np.testing.assert_allclose(found.weights, alone.weights_, atol=0.05)

@@ -14,7 +14,7 @@ from kernelmosaic import (
     MKLRegressorCV,
     MKLSurvivalCV,
 )
-from kernelmosaic.engine.search import choose
+from kernelmosaic.engine.choice import choose_value
 from kernelmosaic.kernels import Gaussian, Linear, per_column
 from kernelmosaic.model_selection import PathSearchCV
 
@@ -44,11 +44,11 @@ def table(*means, folds=5, spread=0.0):
     ],
 )
 def test_a_table_of_scores(means, chosen):
-    assert choose(table(*means), 1e-3) == chosen
-    m, i = choose(table(*(row[::-1] for row in means)), 1e-3, descending=True)
+    assert choose_value(table(*means), 1e-3) == chosen
+    m, i = choose_value(table(*(row[::-1] for row in means)), 1e-3, descending=True)
     assert (m, len(means[0]) - 1 - i) == chosen
     # Scores that have no error tie with no other.
-    assert choose(table([0.5, 0.9, 0.9 + 1e-5]), 1e-8) == (0, 2)
+    assert choose_value(table([0.5, 0.9, 0.9 + 1e-5]), 1e-8) == (0, 2)
 
 
 def test_as_many_right_answers_tie():
@@ -56,9 +56,9 @@ def test_as_many_right_answers_tie():
     right = np.array([[[12, 11, 13], [9, 10, 9], [10, 10, 10]]])
     scores = right / sizes[:, np.newaxis]
     assert scores[0].mean(axis=0)[1] > scores[0].mean(axis=0)[0]  # by less than a sample
-    assert choose(scores[:, :, :2], 1e-8, sizes=sizes) == (0, 0)
-    assert choose(scores[:, :, :2], 1e-8) == (0, 1)
-    assert choose(scores, 1e-8, sizes=sizes) == (0, 2)
+    assert choose_value(scores[:, :, :2], 1e-8, sizes=sizes) == (0, 0)
+    assert choose_value(scores[:, :, :2], 1e-8) == (0, 1)
+    assert choose_value(scores, 1e-8, sizes=sizes) == (0, 2)
 
 
 def naive_one_standard_error(scores, descending):
@@ -81,10 +81,10 @@ def test_one_standard_error_is_that_of_a_naive_loop(descending):
     for _ in range(50):
         scores = rng.uniform(0.6, 0.7, (2, 4, 6)) + rng.uniform(0, 0.05, (2, 1, 6))
         expected = naive_one_standard_error(scores, descending)
-        assert choose(scores, 1e-9, "one_standard_error", descending) == expected
-        moved += expected != choose(scores, 1e-9, "best", descending)
+        assert choose_value(scores, 1e-9, "one_standard_error", descending) == expected
+        moved += expected != choose_value(scores, 1e-9, "best", descending)
     assert 10 < moved < 50
-    assert choose(table([0.5, 0.9, 0.9 + 1e-5]), 1e-3, "one_standard_error") == (
+    assert choose_value(table([0.5, 0.9, 0.9 + 1e-5]), 1e-3, "one_standard_error") == (
         0,
         1,
     )  # an error of zero
@@ -111,8 +111,8 @@ EQUAL = np.array([0.8, 0.6, 0.9, 0.7])
 def test_learned_weights_win_by_more_than_one_standard_error_of_the_difference(gains, pays, rule):
     learned = EQUAL + np.array(gains)
     scores = np.stack([learned, EQUAL])[:, :, np.newaxis]
-    assert choose(scores, 1e-9, rule, equal_weights=1) == (0 if pays else 1, 0)
-    assert choose(scores[::-1], 1e-9, rule, equal_weights=0) == (1 if pays else 0, 0)
+    assert choose_value(scores, 1e-9, rule, equal_weights=1) == (0 if pays else 1, 0)
+    assert choose_value(scores[::-1], 1e-9, rule, equal_weights=0) == (1 if pays else 0, 0)
 
 
 def naive_equal_or_learned(scores, equal_weights):
@@ -142,7 +142,7 @@ def test_equal_or_learned_weights_are_those_of_a_naive_loop():
         scores[rng.randint(2), :, rng.randint(4)] = np.nan  # not tried
         scores[0, 2, 1] = np.nan  # undefined in one fold
         expected = naive_equal_or_learned(scores, 2)
-        assert choose(scores, 1e-9, equal_weights=2) == expected
+        assert choose_value(scores, 1e-9, equal_weights=2) == expected
         chosen.append(expected[0])
     assert set(chosen) == {0, 1, 2}
 
@@ -151,28 +151,28 @@ def test_the_rule_of_the_value_chooses_among_the_norms_that_are_left():
     means = np.array([[0.5, 0.8, 0.81], [0.79, 0.79, 0.7]])
     scores = means[:, np.newaxis] + (EQUAL - 0.75)[:, np.newaxis]
     # The folds differ by far more than the models, and learned weights gain 0.02 in every one.
-    assert choose(scores, 1e-9, "one_standard_error") == (1, 0)
-    assert choose(scores, 1e-9, "one_standard_error", equal_weights=1) == (0, 1)
+    assert choose_value(scores, 1e-9, "one_standard_error") == (1, 0)
+    assert choose_value(scores, 1e-9, "one_standard_error", equal_weights=1) == (0, 1)
     # They gain as much in the mean of folds that disagree.
     scores[0] += np.array([0.2, -0.2, 0.2, -0.2])[:, np.newaxis]
-    assert choose(scores, 1e-9, "best") == (0, 2)
-    assert choose(scores, 1e-9, "best", equal_weights=1) == (1, 0)
+    assert choose_value(scores, 1e-9, "best") == (0, 2)
+    assert choose_value(scores, 1e-9, "best", equal_weights=1) == (1, 0)
 
 
 def test_equal_weights_of_which_nothing_or_one_fold_is_known():
     scores = np.array([[[0.7]], [[0.6]]])
-    assert choose(scores, 1e-9, equal_weights=1) == (0, 0)  # a single fold has no error
-    assert choose(scores, 1e-9, equal_weights=0) == (0, 0)
-    assert choose(np.array([[[0.5]], [[np.nan]]]), 1e-9, equal_weights=1) == (0, 0)
-    assert choose(np.array([[[np.nan]], [[0.5]]]), 1e-9, equal_weights=1) == (1, 0)
-    assert choose(np.array([[[0.5, 0.6]]]), 1e-9, equal_weights=0) == (0, 1)  # no other norm
+    assert choose_value(scores, 1e-9, equal_weights=1) == (0, 0)  # a single fold has no error
+    assert choose_value(scores, 1e-9, equal_weights=0) == (0, 0)
+    assert choose_value(np.array([[[0.5]], [[np.nan]]]), 1e-9, equal_weights=1) == (0, 0)
+    assert choose_value(np.array([[[np.nan]], [[0.5]]]), 1e-9, equal_weights=1) == (1, 0)
+    assert choose_value(np.array([[[0.5, 0.6]]]), 1e-9, equal_weights=0) == (0, 1)  # no other norm
 
 
 def test_one_more_right_answer_in_a_larger_fold_is_no_gain():
     sizes = np.array([17, 16, 16])
     right = np.array([[[12], [10], [10]], [[11], [11], [10]]])
     scores = right / sizes[:, np.newaxis]
-    assert choose(scores, 1e-9, sizes=sizes, equal_weights=0) == (0, 0)
+    assert choose_value(scores, 1e-9, sizes=sizes, equal_weights=0) == (0, 0)
 
 
 def best_mean(scores):

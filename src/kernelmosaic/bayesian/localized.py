@@ -27,6 +27,8 @@ from kernelmosaic.localized.method import GateInputs
 #: Draws of the gates' parameters, by which the deviations of mean gates are estimated: a standard
 #: deviation from 200 draws has a relative standard error of 5 %.
 _GATE_DRAWS = 200
+#: Eigenvalues of a Gram matrix, relative to the largest, that count as zero; chosen by hand.
+_LEAST_EIGENVALUE = 1e-6
 
 
 class LocalizedBayesianMKLClassifier(BayesianMKLClassifier):
@@ -116,6 +118,9 @@ class LocalizedBayesianMKLClassifier(BayesianMKLClassifier):
     >>> model.gate(X).shape, bool(abs(model.gate(X).sum(axis=1) - 1).max() < 1e-9)
     ((200, 3), True)
     """
+
+    # Gates read the samples themselves.
+    reads_samples = True
 
     def __init__(
         self,
@@ -213,8 +218,9 @@ class LocalizedBayesianMKLClassifier(BayesianMKLClassifier):
 
 
 def _expanded(sums: Any) -> Expansion:
-    outputs, P, _ = sums.beta.shape
-    return Expansion(sums, np.ones((outputs, P)), np.arange(P), P)
+    """Return the sum of all kernels with weights of one, for coefficients (outputs, P, n)."""
+    n_outputs, P, _ = sums.beta.shape
+    return Expansion(sums, np.ones((n_outputs, P)), np.arange(P), P)
 
 
 @dataclass(frozen=True)
@@ -462,7 +468,7 @@ class Inference:
         Means of the mixing weights, and the covariance that the outputs share.
     b, b_var : ndarray of shape (K,), and float
         Means and variance of the intercepts.
-    on, t : ndarray of shape (n, P) and (n, P − 1)
+    pi, t : ndarray of shape (n, P) and (n, P − 1)
         π, and the means of t.
     v, v_cov : ndarray of shape (P − 1, q) and (P − 1, q, q)
         Means and covariances of the gates' coefficients.
@@ -479,34 +485,42 @@ class Inference:
         R: int,
         rng: np.random.RandomState,
     ) -> None:
-        (n, K), P, q = labels.shape, len(matrices), Z.shape[1]
-        self.labels, self.model, self.Z = labels, model, Z
-        self.matrices, self.ranks = (
-            [one for one, _ in matrices],
-            np.array([rank for _, rank in matrices]),
-        )
+        n, K = labels.shape
+        P, q = len(matrices), Z.shape[1]
+        self.labels = labels
+        self.model = model
+        self.Z = Z
+        self.matrices = [matrix for matrix, _ in matrices]
+        self.ranks = np.array([rank for _, rank in matrices])
         self.f = labels * (1.0 + model.margin)
-        self.h, self.h_var, self.alpha = (
-            np.zeros((n, P, R)),
-            np.ones((n, P, R)),
-            np.zeros((P, R, n)),
-        )
-        self.squares, self.log_det = np.zeros((P, R)), np.zeros((P, R))
+        self.h = np.zeros((n, P, R))
+        self.h_var = np.ones((n, P, R))
+        self.alpha = np.zeros((P, R, n))
+        # E hᵀ K⁻¹ h of every projection, and the log determinant of its covariance over that of K.
+        self.h_squares = np.zeros((P, R))
+        self.h_log_det = np.zeros((P, R))
+        # With as many components as outputs the mixing weights are the identity.
         self.learns_e = R < K
-        part = np.linalg.qr(rng.standard_normal((K, R)))[0].T if self.learns_e else np.eye(K)
-        self.e, self.e_cov = np.tile(part, (P, 1, 1)), np.zeros((P, R, R))
-        self.b, self.b_var = np.zeros(K), 0.0
+        mixing = np.eye(K)
+        if self.learns_e:
+            mixing = np.linalg.qr(rng.standard_normal((K, R)))[0].T
+        self.e = np.tile(mixing, (P, 1, 1))
+        self.e_cov = np.zeros((P, R, R))
+        self.b = np.zeros(K)
+        self.b_var = 0.0
         self.projections = Precisions(model.weight_prior, 1.0, np.ones(P))
         self.intercepts = Precisions(model.intercept_prior, 1.0, np.ones(1))
         self.gates = Precisions.start(model.gate_prior, P - 1)
-        # Gates that are rather hard part copies of one kernel at once.
+        # Gates near zero and one separate copies of one kernel from the first sweep on.
         self.v: Array = model.spread * rng.standard_normal((P - 1, q)) / np.sqrt(q)
         self.v_cov: Array = np.zeros((P - 1, q, q))
-        self.on = _gates(self.v, self.v_cov, Z)
+        self.pi = _gates(self.v, self.v_cov, Z)
 
     def sweep(self) -> float:
-        """Set each factor in turn to the best one given the others, and return the evidence lower
-        bound."""
+        """Update all factors in turn, and return the evidence lower bound.
+
+        Each becomes the best one given the others, so that the bound never falls.
+        """
         self._update_projections()
         if self.learns_e:
             self._update_mixing()
@@ -520,63 +534,72 @@ class Inference:
 
     def _update_projections(self) -> None:
         """Set q(h), kernel after kernel and component after component, and q(λ)."""
-        squares, rest = self._mixing_moments(), self.f - self.b
-        self.level = self.projections.mean
+        mixing_moments = self._mixing_moments()
+        unexplained = self.f - self.b
+        n_components = self.h.shape[2]
+        self.h_precision = self.projections.mean
         for m, K in enumerate(self.matrices):
-            C, on = K / self.level[m], self.on[:, m]
-            pull = rest @ self.e[m].T
-            for r in range(self.h.shape[2]):
-                others = np.delete(np.arange(self.h.shape[2]), r)
-                target = on * (pull[:, r] - self.h[:, m, others] @ squares[m, r, others])
+            prior_cov = K / self.h_precision[m]
+            pi = self.pi[:, m]
+            targets = unexplained @ self.e[m].T
+            for r in range(n_components):
+                others = np.delete(np.arange(n_components), r)
+                explained = self.h[:, m, others] @ mixing_moments[m, r, others]
+                target = pi * (targets[:, r] - explained)
+                # Without mixing weights to learn all components have the same covariance.
                 if r == 0 or self.learns_e:
-                    root = np.sqrt(on * squares[m, r, r])
-                    B = root[:, np.newaxis] * C * root
+                    # The precision K⁻¹ λ + D with D = diag(root²) is inverted by the Cholesky
+                    # factor of I + √D K/λ √D.
+                    root = np.sqrt(pi * mixing_moments[m, r, r])
+                    B = root[:, np.newaxis] * prior_cov * root
                     B.flat[:: len(B) + 1] += 1.0
                     L = np.linalg.cholesky(B)
-                    half = solve_triangular(L, root[:, np.newaxis] * C, lower=True)
-                    variances = np.maximum(np.diag(C) - np.sum(half**2, axis=0), 0.0)
+                    half = solve_triangular(L, root[:, np.newaxis] * prior_cov, lower=True)
+                    explained_variances = np.sum(half**2, axis=0)
+                    variances = np.maximum(np.diag(prior_cov) - explained_variances, 0.0)
                     log_det = -2.0 * float(np.log(np.diag(L)).sum())
-                dual = target - root * cho_solve((L, True), root * (C @ target))
-                self.h[:, m, r], self.h_var[:, m, r] = C @ dual, variances
-                self.alpha[m, r] = dual / self.level[m]
-                # E hᵀ K⁻¹ h on the range of K, of a trace that is its rank less what the samples
-                # add to the precision.
+                dual = target - root * cho_solve((L, True), root * (prior_cov @ target))
+                self.h[:, m, r] = prior_cov @ dual
+                self.h_var[:, m, r] = variances
+                self.alpha[m, r] = dual / self.h_precision[m]
+                # On the range of K the trace of the covariance times K⁻¹ λ is its rank less what
+                # the samples add to the precision.
                 trace = self.ranks[m] - float(root**2 @ variances)
-                self.squares[m, r], self.log_det[m, r] = (
-                    (self.h[:, m, r] @ dual + trace) / self.level[m],
-                    log_det,
-                )
+                squares = self.h[:, m, r] @ dual + trace
+                self.h_squares[m, r] = squares / self.h_precision[m]
+                self.h_log_det[m, r] = log_det
         self.projections = self.projections.update(
-            self.squares.sum(axis=1), self.ranks * self.h.shape[2]
+            self.h_squares.sum(axis=1), self.ranks * n_components
         )
 
     def _update_mixing(self) -> None:
         """Set q(e)."""
-        moments = np.einsum("nm,nmr,nmp->mrp", self.on, self.h, self.h, optimize=True)
-        every = np.arange(self.h.shape[2])
-        moments[:, every, every] += np.einsum("nm,nmr->mr", self.on, self.h_var)
-        self.e_cov = np.linalg.inv(np.eye(len(every)) + moments)
-        target = np.einsum("nm,nmr,nc->mrc", self.on, self.h, self.f - self.b, optimize=True)
-        self.e = self.e_cov @ target
+        moments = np.einsum("nm,nmr,nmp->mrp", self.pi, self.h, self.h, optimize=True)
+        diagonal = np.arange(self.h.shape[2])
+        moments[:, diagonal, diagonal] += np.einsum("nm,nmr->mr", self.pi, self.h_var)
+        self.e_cov = np.linalg.inv(np.eye(len(diagonal)) + moments)
+        right = np.einsum("nm,nmr,nc->mrc", self.pi, self.h, self.f - self.b, optimize=True)
+        self.e = self.e_cov @ right
 
     def _update_intercepts(self) -> None:
         """Set q(b) and q(γ)."""
         n, K = self.labels.shape
         self.b_var = float(1.0 / (n + self.intercepts.mean[0]))
-        self.b = self.b_var * (self.f - self._said()).sum(axis=0)
+        self.b = self.b_var * (self.f - self._mean_outputs()).sum(axis=0)
         self.intercepts = self.intercepts.update(self._intercept_squares(), K)
 
     def _update_switches(self) -> None:
         """Set q(s, t)."""
-        self.gain = (
-            np.einsum("nc,nmc->nm", self.f - self.b, self._outputs()) - 0.5 * self._output_squares()
-        )
+        likelihood = np.einsum("nc,nmc->nm", self.f - self.b, self._kernel_outputs())
+        self.gain = likelihood - 0.5 * self._output_squares()
         self.mu = mu = self.Z @ self.v.T
-        self.on, self.log_z = _sticks(mu, self.gain)
-        later = np.cumsum(self.on[:, ::-1], axis=1)[:, -2::-1]
+        self.pi, self.log_z = _sticks(mu, self.gain)
+        # t_m is positive for samples of kernel m, negative for samples of a later one.
+        pi_later = np.cumsum(self.pi[:, ::-1], axis=1)[:, -2::-1]
         log_density = -0.5 * mu**2 - 0.5 * np.log(2.0 * np.pi)
-        above, below = np.exp(log_density - log_ndtr(mu)), np.exp(log_density - log_ndtr(-mu))
-        self.t = mu + self.on[:, :-1] * above - later * below
+        shift_if_positive = np.exp(log_density - log_ndtr(mu))
+        shift_if_negative = np.exp(log_density - log_ndtr(-mu))
+        self.t = mu + self.pi[:, :-1] * shift_if_positive - pi_later * shift_if_negative
 
     def _update_gates(self) -> None:
         """Set q(v) and q(ψ)."""
@@ -587,105 +610,126 @@ class Inference:
         self.gates = self.gates.update(self._gate_squares(), q)
 
     def _update_outputs(self) -> None:
-        """Set q(f): normal around the mean output, cut off where the label is not met by the
-        margin."""
-        self.f_mean = self._said() + self.b
+        """Set q(f): normal around the mean output, cut off where the margin is not met."""
+        self.f_mean = self._mean_outputs() + self.b
         self.f, self.log_inside = cut_off(self.f_mean, self.labels, self.model.margin)
 
     # Their moments --------------------------------------------------------------------------------
 
     def _mixing_moments(self) -> Array:
-        """Σ_c E[e_mrc e_mpc], of shape (P, R, R)."""
+        """Return Σ_c E[e_mrc e_mpc], of shape (P, R, R)."""
         return np.asarray(self.e @ self.e.transpose(0, 2, 1) + len(self.b) * self.e_cov)
 
-    def _outputs(self) -> Array:
-        """ĉ, of shape (n, P, K)."""
+    def _kernel_outputs(self) -> Array:
+        """Return ĉ, of shape (n, P, K)."""
         return np.asarray(np.einsum("nmr,mrc->nmc", self.h, self.e))
 
     def _output_squares(self) -> Array:
-        """Σ_c E(Σ_r e_mrc h_imr)², of shape (n, P)."""
+        """Return Σ_c E(Σ_r e_mrc h_imr)², of shape (n, P)."""
         moments = self._mixing_moments()
-        own = np.einsum("nmr,mrr->nm", self.h_var, moments)
-        return np.asarray(
-            np.einsum("nmr,mrp,nmp->nm", self.h, moments, self.h, optimize=True) + own
-        )
+        of_variances = np.einsum("nmr,mrr->nm", self.h_var, moments)
+        of_means = np.einsum("nmr,mrp,nmp->nm", self.h, moments, self.h, optimize=True)
+        return np.asarray(of_means + of_variances)
 
-    def _said(self) -> Array:
-        """Σ_m π_m ĉ_m, of shape (n, K)."""
-        return np.asarray(np.einsum("nm,nmc->nc", self.on, self._outputs()))
+    def _mean_outputs(self) -> Array:
+        """Return Σ_m π_m ĉ_m, the mean outputs without intercepts, of shape (n, K)."""
+        return np.asarray(np.einsum("nm,nmc->nc", self.pi, self._kernel_outputs()))
 
     def _intercept_squares(self) -> Array:
+        """Return E‖b‖², of shape (1,)."""
         return np.array([self.b @ self.b + len(self.b) * self.b_var])
 
     def _gate_squares(self) -> Array:
-        """E‖v_m‖²."""
+        """Return E‖v_m‖², of shape (P − 1,)."""
         return np.asarray(np.sum(self.v**2, axis=1) + np.trace(self.v_cov, axis1=1, axis2=2))
 
     def deviation(self, gates: Array) -> float:
-        """Return the root of the mean variance of f over samples and outputs, under gates as new
-        samples have them."""
+        """Return the root of the mean variance of f over samples and outputs.
+
+        Parameters
+        ----------
+        gates : ndarray of shape (n, P)
+            The probabilities of the kernels, as new samples have them.
+        """
         n, K = self.labels.shape
-        mean = np.einsum("nm,nmc->nc", gates, self._outputs())
-        spread = float(np.sum(gates * self._output_squares()) - np.sum(mean**2))
-        return float(np.sqrt(1.0 + self.b_var + spread / (n * K)))
+        mean = np.einsum("nm,nmc->nc", gates, self._kernel_outputs())
+        variances = float(np.sum(gates * self._output_squares()) - np.sum(mean**2))
+        return float(np.sqrt(1.0 + self.b_var + variances / (n * K)))
 
     def bound(self) -> float:
-        """Return E[log p(y, everything)] − E[log q(everything)], right after `_update_outputs`."""
-        (n, K), (P, R) = self.labels.shape, self.log_det.shape
+        """Return the evidence lower bound, E[log p(y, all variables)] − E[log q(all variables)].
+
+        It holds right after `_update_outputs` alone.
+        """
+        n, K = self.labels.shape
+        P, R = self.h_log_det.shape
+        q = self.Z.shape[1]
         # f: where it is cut off, and the variance of its mean.
-        second = float(np.sum(self.on * self._output_squares())) + 2.0 * float(
-            np.sum(self._said() @ self.b)
-        )
-        second += n * float(self._intercept_squares()[0])
-        total = float(self.log_inside.sum()) - 0.5 * (second - float(np.sum(self.f_mean**2)))
+        second_moment = float(np.sum(self.pi * self._output_squares()))
+        second_moment += 2.0 * float(np.sum(self._mean_outputs() @ self.b))
+        second_moment += n * float(self._intercept_squares()[0])
+        variance_of_mean = second_moment - float(np.sum(self.f_mean**2))
+        total = float(self.log_inside.sum()) - 0.5 * variance_of_mean
         # h, e and b around zero, with their precisions; log |K| cancels.
-        total += self.projections.bound(self.squares.sum(axis=1), self.ranks * R)
-        total += 0.5 * float(
-            np.sum(R * self.ranks * (1.0 - np.log(self.level))) + self.log_det.sum()
-        )
-        total += self.intercepts.bound(self._intercept_squares(), K) + 0.5 * K * (
-            1.0 + np.log(self.b_var)
-        )
+        total += self.projections.bound(self.h_squares.sum(axis=1), self.ranks * R)
+        entropies = np.sum(R * self.ranks * (1.0 - np.log(self.h_precision)))
+        total += 0.5 * float(entropies + self.h_log_det.sum())
+        of_precision = self.intercepts.bound(self._intercept_squares(), K)
+        total += of_precision + 0.5 * K * (1.0 + np.log(self.b_var))
         if self.learns_e:
             total += 0.5 * K * float(P * R + np.linalg.slogdet(self.e_cov)[1].sum())
-            total -= 0.5 * float(
-                np.sum(self.e**2) + K * np.trace(self.e_cov, axis1=1, axis2=2).sum()
-            )
+            traces = np.trace(self.e_cov, axis1=1, axis2=2).sum()
+            total -= 0.5 * float(np.sum(self.e**2) + K * traces)
         # s, t and v. q(t) was set around `mu`; v has moved since.
-        q, now = self.Z.shape[1], self.Z @ self.v.T
-        total += float(self.log_z.sum() - np.sum(self.on * self.gain))
-        total += 0.5 * float(np.sum(self.mu**2 - now**2 - 2.0 * self.t * (self.mu - now)))
+        moved_mu = self.Z @ self.v.T
+        total += float(self.log_z.sum() - np.sum(self.pi * self.gain))
+        change = self.mu**2 - moved_mu**2 - 2.0 * self.t * (self.mu - moved_mu)
+        total += 0.5 * float(np.sum(change))
         total -= 0.5 * float(np.sum(self.v_cov * (self.Z.T @ self.Z)))
         total += 0.5 * float(np.sum(q + np.linalg.slogdet(self.v_cov)[1]))
         return float(total + self.gates.bound(self._gate_squares(), q))
 
 
-def _leading(K: Array, least: float = 1e-6) -> tuple[Array, int]:
-    """Return the matrix without the directions of less than this share of the largest eigenvalue,
-    and its rank.
+def _leading(K: Array) -> tuple[Array, int]:
+    """Return a Gram matrix without the directions of tiny eigenvalues, and its rank.
 
     In those the posterior is the prior: they only slow the updates of λ down.
     """
     D, Q = np.linalg.eigh(K)
-    kept = least * max(float(D[-1]), 0.0) < D
-    return (Q[:, kept] * D[kept]) @ Q[:, kept].T, int(kept.sum())
+    is_leading = _LEAST_EIGENVALUE * max(float(D[-1]), 0.0) < D
+    Q_leading = Q[:, is_leading]
+    return (Q_leading * D[is_leading]) @ Q_leading.T, int(is_leading.sum())
 
 
 def _sticks(mu: Array, gain: Array) -> tuple[Array, Array]:
-    """Return Φ(μ_m) Π_{h < m} Φ(−μ_h) exp(gain_m), of shape (n, P), over their sums, and the
-    logarithms of these."""
-    none = np.zeros((len(mu), 1))
-    logs = (
-        np.hstack([log_ndtr(mu), none]) + np.hstack([none, np.cumsum(log_ndtr(-mu), axis=1)]) + gain
-    )
+    """Return the probabilities Φ(μ_m) Π_{h < m} Φ(−μ_h) exp(gain_m) / z, and log z.
+
+    Parameters
+    ----------
+    mu : ndarray of shape (n, P − 1)
+        μ; the last kernel takes what all others leave.
+    gain : ndarray of shape (n, P)
+        The logarithms of the likelihoods.
+
+    Returns
+    -------
+    probabilities : ndarray of shape (n, P)
+    log_z : ndarray of shape (n,)
+    """
+    zeros = np.zeros((len(mu), 1))
+    log_taken = np.hstack([log_ndtr(mu), zeros])
+    log_left = np.hstack([zeros, np.cumsum(log_ndtr(-mu), axis=1)])
+    logs = log_taken + log_left + gain
     log_z = np.logaddexp.reduce(logs, axis=1)
     return np.exp(logs - log_z[:, np.newaxis]), log_z
 
 
 def _gates(v: Array, v_cov: Array, Z: Array) -> Array:
     """Return Pr(s = m) under v ~ N(v, v_cov), of shape (n, P)."""
-    spread = np.einsum("nq,mqp,np->nm", Z, v_cov, Z, optimize=True)
-    return _sticks(Z @ v.T / np.sqrt(1.0 + spread), np.zeros((len(Z), len(v) + 1)))[0]
+    variances = np.einsum("nq,mqp,np->nm", Z, v_cov, Z, optimize=True)
+    mu = Z @ v.T / np.sqrt(1.0 + variances)
+    no_gain = np.zeros((len(Z), len(v) + 1))
+    return _sticks(mu, no_gain)[0]
 
 
 def _deviations_of_mean_gates(inference: Inference) -> Array:
@@ -701,4 +745,5 @@ def _deviations_of_mean_gates(inference: Inference) -> Array:
 
 
 def _with_ones(Z: Array) -> Array:
+    """Return gate inputs with a column of ones."""
     return np.column_stack([Z, np.ones(len(Z))])

@@ -43,13 +43,8 @@ from kernelmosaic.cli.requests import (
     TaskName,
 )
 from kernelmosaic.cli.training_table import TrainingTable, read_training_table
-from kernelmosaic.engine.search import (
-    PathOptions,
-    PathResult,
-    describe_choice,
-    read_samples,
-    search_paths,
-)
+from kernelmosaic.engine.choice import Choice, HeldOutScoring
+from kernelmosaic.engine.search import PathOptions, read_samples, search_paths
 from kernelmosaic.estimators.card import ModelCard
 from kernelmosaic.estimators.cv import DEFAULT_FOLDS, MKLClassifierCV
 from kernelmosaic.model_selection import ResponseSurfaceSearchCV
@@ -82,59 +77,43 @@ _MOST_DESCRIBED_VIEWS = 20
 
 @dataclass(frozen=True)
 class PathChoice:
-    """The scores of a cross-validation along the values of C, and its choice.
+    """The choice of a cross-validation along the values of C, with scores of the task.
 
     Parameters
     ----------
-    result : PathResult
-        The fits of every fold.
-    m, i : int
-        The positions of the norm and of the C that were chosen.
+    choice : Choice
+        The chosen norm and C, with the scores by which they were chosen.
     scores : ndarray of shape (folds, Cs)
         The scores of the task with the chosen norm; NaN where nothing was tried.
-    scores_by_norm : dict of ndarray of shape (folds, Cs)
-        By norm, the scores that the choice was made by.
-    learned_weights : dict of ndarray
-        The weights that every norm learned, where equal weights were chosen; else empty.
-    summary : str
-        The scores of the chosen norm and of the others; empty if one was tried.
     """
 
-    result: PathResult
-    m: int
-    i: int
+    choice: Choice
     scores: Array
-    scores_by_norm: dict[Any, Array]
-    learned_weights: dict[Any, Array]
-    summary: str
+
+    @property
+    def Cs(self) -> Array:
+        """The values of C that were tried."""
+        return self.choice.fits.Cs
 
     @property
     def norm(self) -> Any:
         """The norm of the weights that was chosen."""
-        return self.result.norms[self.m]
+        return self.choice.norm
 
-    def predictions(self, i: int) -> AnyArray:
-        """Return the held-out prediction of every training row, at C number i."""
-        return self._in_order([path[i].predicted for path in self.result.found[self.m]])
+    @property
+    def scores_by_norm(self) -> dict[Any, Array]:
+        """The scores by which the choice was made, of shape (folds, Cs), by norm."""
+        return self.choice.scores_by_norm
 
-    def probabilities(self) -> AnyArray:
-        """Return the held-out probabilities of every training row, of shape (rows, classes).
+    @cached_property
+    def learned_weights(self) -> dict[Any, Array]:
+        """The weights that every norm learned, where equal weights were chosen; else empty."""
+        return self.choice.weights_by_norm() if self.norm == "uniform" else {}
 
-        The decision values of each fold are calibrated on those of the other folds.
-        """
-        result = self.result
-        classes = np.asarray(result.classes)
-        folds = [path[self.i] for path in result.found[self.m]]
-        probabilities = []
-        for f, fold in enumerate(folds):
-            calibration = result.calibration(self.m, self.i, "sigmoid", without=f)
-            probabilities.append(calibration.probabilities(fold.aligned(classes)))
-        return self._in_order(probabilities)
-
-    def _in_order(self, folds: list[AnyArray]) -> AnyArray:
-        """Return arrays for the held-out rows of each fold as one, in the order of the table."""
-        held_out_rows = np.concatenate([rows for _, rows in self.result.folds])
-        return np.concatenate(folds)[np.argsort(held_out_rows)]
+    @property
+    def summary(self) -> str:
+        """The scores of the chosen norm and of the others; empty if one was tried."""
+        return self.choice.described() if len(self.scores_by_norm) > 1 else ""
 
 
 @dataclass(frozen=True)
@@ -245,9 +224,9 @@ class Trained:
         if request.method == "ridge" and request.C is None:
             is_evidence = self.model.chosen_criterion_ == "evidence"
             return "learned by evidence" if is_evidence else "learned by leave-one-out error"
-        if self.path is None or len(self.path.result.Cs) < 2:
+        if self.path is None or len(self.path.Cs) < 2:
             return "given"
-        Cs = self.path.result.Cs
+        Cs = self.path.Cs
         chosen = "best"
         if request.rule not in (None, "best"):
             chosen = "smoothest within one standard error of the best,"
@@ -488,7 +467,8 @@ def train(training: TrainingTable, pipeline: Pipeline, splitter: Any, advance: A
     strata = _strata(request, y)
     folds = list(splitter.split(strata, strata))
     path = _follow_paths(training, pipeline, folds, advance)
-    C = float(path.result.Cs[path.i])
+    choice = path.choice
+    C = choice.C
 
     # 2. Fit to all training rows; rmkl chooses penalties of the kernels before.
     search = None
@@ -506,17 +486,17 @@ def train(training: TrainingTable, pipeline: Pipeline, splitter: Any, advance: A
         has_probabilities = task in ("classification", "multi-label", "survival")
         calibrates = has_probabilities and (request.proba or request.method != "bilinear")
         calibration = "sigmoid" if calibrates else None
-        fitted, warned = _with_warnings(lambda: path.result.fit(path.m, path.i, calibration))
+        fitted, warned = _with_warnings(lambda: choice.refit(calibration))
 
     # 3. The held-out predictions, and the score of the answer without features.
     baselines = [methods.baseline_of(task, y[a], y[b], request.nu) for a, b in folds]
     probabilities = None
     if task == "classification":
-        probabilities = path.probabilities()
+        probabilities = choice.probabilities_held_out("sigmoid")
     held_out = HeldOut(
         how="cross-validated",
-        scores=path.scores[:, path.i],
-        predictions=path.predictions(path.i),
+        scores=path.scores[:, choice.value_number],
+        predictions=choice.predictions_held_out(),
         probabilities=probabilities,
         baseline=float(np.mean(baselines)),
     )
@@ -608,11 +588,10 @@ def _follow_paths(
         """Return the score of the task, called like a scorer of scikit-learn."""
         return methods.score_of(task, y, model.predict(X))
 
-    choice_score = likelihood if request.loss == "cox" else score
-
-    def scores_of(result: PathResult) -> Array:
-        """Return the scores that choose, of shape (norms, folds, Cs)."""
-        return result.scores(choice_score, {})
+    score_of_task = HeldOutScoring(score, {}, rule=rule)
+    scoring = score_of_task
+    if request.loss == "cox":
+        scoring = HeldOutScoring(likelihood, {}, rule=rule)
 
     # 3. The fits of all folds.
     options = PathOptions(
@@ -620,30 +599,20 @@ def _follow_paths(
         n_jobs=request.jobs or 1,
         show=lambda text, done: advance("cross-validation", done),
         near=near,
-        scores=scores_of,
-        rule=rule,
+        best_value=scoring.best_value,
     )
     # Threads: the compiled loops let others run, and nothing has to be copied or started. Fits that
     # stop early warn; `cautions` counts them instead.
     with parallel_config(backend="threading"), warnings.catch_warnings(action="ignore"):
         samples = read_samples(pipeline, table, target)
-        result = search_paths(pipeline, samples, folds, Cs, norms, options)
+        fits = search_paths(pipeline, samples, folds, Cs, norms, options)
 
     # 4. The choice.
-    scores = scores_of(result)
-    m, i = result.best(scores, rule)
-    norm = result.norms[m]
-    scores_by_norm = dict(zip(result.norms, scores, strict=True))
-    learned_weights = {}
-    if norm == "uniform":
-        learned_weights = result.learned(scores, rule)
-    summary = ""
-    if len(scores_by_norm) > 1:
-        summary = describe_choice(scores_by_norm, norm, i, rule)
-    task_scores = scores[m]
-    if request.loss == "cox":
-        task_scores = result.scores(score, {})[m]
-    return PathChoice(result, m, i, task_scores, scores_by_norm, learned_weights, summary)
+    choice = scoring.choose(fits)
+    task_scores = choice.scores_of_norm
+    if scoring is not score_of_task:
+        task_scores = score_of_task.scores(fits)[choice.norm_number]
+    return PathChoice(choice, task_scores)
 
 
 def train_without(trained: Trained, view: str) -> tuple[Trained, Mask]:
@@ -767,7 +736,7 @@ def cautions(trained: Trained) -> list[str]:
     score = trained.record["score"]
     path = trained.path
 
-    Cs = [] if path is None else path.result.Cs.tolist()
+    Cs = [] if path is None else path.Cs.tolist()
     if len(Cs) > 2 and trained.C in (Cs[0], Cs[-1]):
         name = trained.record["price"]["name"]
         lines.append(
@@ -781,7 +750,8 @@ def cautions(trained: Trained) -> list[str]:
         )
     if path is not None:
         was_tried = ~np.isnan(path.scores)
-        is_converged = path.result.gaps(path.m) <= path.result.model.tol
+        fits = path.choice.fits
+        is_converged = fits.gaps(path.choice.norm_number) <= fits.problem.model.tol
         stopped_early = was_tried & ~is_converged
         if np.any(stopped_early):
             lines.append(

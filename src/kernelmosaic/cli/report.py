@@ -389,7 +389,7 @@ class _FitReport:
         """Add the score of the folds at each C, as a picture and as a table."""
         name = self.record["price"]["name"]
         score = SCORES[self.task][0]
-        if len(path.result.Cs) > 1:
+        if len(path.Cs) > 1:
             self._draw(
                 partial(self._draw_path, path),
                 f"Cross-validated {score} against {name}",
@@ -401,7 +401,7 @@ class _FitReport:
         is_tried = ~np.isnan(path.scores.mean(axis=0))
         rows = []
         for i in np.flatnonzero(is_tried):
-            C = path.result.Cs[i]
+            C = path.Cs[i]
             scores = path.scores[:, i]
             is_used = "yes" if C == self.trained.C else "no"
             mean = f"{factor * scores.mean():.3f}"
@@ -426,7 +426,7 @@ class _FitReport:
         if self.request.loss == "cox":
             scores = {path.norm: path.scores}
         display = plots.ValidationPathDisplay(
-            path.result.Cs, scores, (path.norm, self.trained.C), self.record["price"]["name"]
+            path.Cs, scores, (path.norm, self.trained.C), self.record["price"]["name"]
         ).plot()
         display.ax_.axhline(
             self.record["score"]["baseline"],

@@ -1,1 +1,19 @@
-"""Fits as values: recipes and samples in, frozen fits out."""
+"""Fits and searches as values: recipes and samples in, frozen fits and choices out.
+
+In the order in which it is read: `samples` and `training_set` lead from validated samples to fitted
+kernels, `tasks` from targets to machines, `fit` from both to a `Fit`, `expansion` from a fit to
+predictions. `paths`, `search` and `choice` make a search by cross-validation; `scoring`,
+`calibration`, `cross_calibration` and `conformal` read the outputs of samples that are held out.
+
+Words:
+
+- recipe: what the parameters of an estimator say about a fit, without samples.
+- task: targets become machines by it, and outputs predictions.
+- path: fits to the same samples at several values of C, each started from the one before it.
+- stretch: a part of a path that a search follows at once.
+- start: weights and coefficients from which a machine is fitted.
+- lead: weights and gradients of a fit from which the same fit of another fold starts.
+- held out: of samples that a fold's fits are not made to; their outputs are scored.
+- choice: the norm and the value of C that a rule takes by these scores.
+- share of a kernel: what it adds to an output.
+"""

@@ -1,7 +1,9 @@
-"""Conformal prediction: intervals, or sets of classes, that hold a given share of new targets.
+"""Conformal prediction: intervals, or sets of classes, that contain new targets with a given
+probability.
 
 Nothing is assumed of the targets' distribution but that samples are exchangeable: any order of them
-is as likely.
+is equally likely. The score of a sample says how far its target is from what a model predicts that
+was not fitted to the sample.
 """
 
 from __future__ import annotations
@@ -20,20 +22,24 @@ from kernelmosaic.backend import row_strips
 from kernelmosaic.engine.calibration import NEVER
 from kernelmosaic.engine.tasks import Labels, per_class
 
-#: Entries of an array with one column per sample that are worked on at once.
+#: Entries of the largest array that is worked on at once, 32 MiB of doubles; it has one column per
+#: training sample. Chosen by hand.
 BLOCK = 2**22
+#: Rounding allowed where a coverage times a number of samples is rounded up: 0.55 · 100 is 55, and
+#: not a little more.
+ROUNDING_OF_RANK = 1e-9
 
 
 def ranked(scores: Array, shift: Array, coverage: float) -> Array:
-    """Return the ⌈coverage (n + 1)⌉-th smallest of n scores plus a shift of each; infinity if that
-    is beyond n.
+    """Return the ⌈coverage (n + 1)⌉-th smallest of n shifted scores; infinity if that is beyond n.
 
     Parameters
     ----------
     scores : ndarray of shape (n,)
         Of samples that a model was not fitted to.
     shift : ndarray of shape (m, n) or (m, 1)
-        For each of m new samples; a single column is the same shift for all.
+        What is added to the scores for each of m new samples; a single column is the same number
+        for all scores.
     coverage : float
         Between 0 and 1.
 
@@ -43,7 +49,7 @@ def ranked(scores: Array, shift: Array, coverage: float) -> Array:
     """
     check_share("coverage", coverage)
     n = len(scores)
-    k = max(int(np.ceil(coverage * (n + 1) - 1e-9)), 1)  # 0.55 · 100 is 55, not a little more
+    k = max(int(np.ceil(coverage * (n + 1) - ROUNDING_OF_RANK)), 1)
     if k > n:
         return np.full(len(shift), np.inf)
     if shift.shape[1] == 1:
@@ -54,16 +60,16 @@ def ranked(scores: Array, shift: Array, coverage: float) -> Array:
 def interval(low: Array, high: Array, scores: Array, coverage: float) -> Array:
     """Return intervals around the predictions of models fitted without one sample each.
 
-    The jackknife+ and CV+ of Barber et al. (2021), with one model the split conformal interval. An
-    interval whose ends would cross is its middle.
+    They are those of the jackknife+ and of CV+ of Barber et al. (2021), and with one model the
+    split conformal interval. An interval whose ends would cross is its middle.
 
     Parameters
     ----------
     low, high : ndarray of shape (m, n) or (m, 1)
-        Between which numbers the model that has not seen sample j predicts the target of new sample
-        i; both are the same where a model predicts a number.
+        The numbers between which the model that was fitted without sample j predicts the target of
+        new sample i; both are the same where a model predicts a number.
     scores : ndarray of shape (n,)
-        How far the target of sample j is outside of what its model predicts; negative within.
+        How far the target of sample j is outside of what its model predicts; negative inside.
     coverage : float
         Between 0 and 1.
 
@@ -71,23 +77,35 @@ def interval(low: Array, high: Array, scores: Array, coverage: float) -> Array:
     -------
     ndarray of shape (m, 2)
     """
-    found = np.column_stack([-ranked(scores, -low, coverage), ranked(scores, high, coverage)])
-    crossed = found[:, 0] > found[:, 1]
-    found[crossed] = found[crossed].mean(axis=1, keepdims=True)
-    return found
+    lower_end = -ranked(scores, -low, coverage)
+    upper_end = ranked(scores, high, coverage)
+    ends = np.column_stack([lower_end, upper_end])
+    crossed = ends[:, 0] > ends[:, 1]
+    ends[crossed] = ends[crossed].mean(axis=1, keepdims=True)
+    return ends
 
 
 def misfits(values: Array) -> Array:
-    """Return by how much the largest value of another class exceeds that of each class, along the
-    last axis."""
-    largest = np.partition(values, -2, axis=-1)[..., -2:]
-    return np.asarray(
-        np.where(values == largest[..., 1:], largest[..., :1], largest[..., 1:]) - values
-    )
+    """Return by how much the largest value of another class exceeds that of each class.
+
+    `values` are decision values with the classes along the last axis, as in what is returned.
+    """
+    two_largest = np.partition(values, -2, axis=-1)[..., -2:]
+    second, first = two_largest[..., :1], two_largest[..., 1:]
+    largest_of_others = np.where(values == first, second, first)
+    return np.asarray(largest_of_others - values)
 
 
 def own_misfits(values: Array, codes: Indices) -> Array:
-    """Return the misfit of every sample's own class, given by its code."""
+    """Return the misfit of every sample's own class, of shape (n,).
+
+    Parameters
+    ----------
+    values : ndarray of shape (n, classes)
+        Decision values.
+    codes : ndarray of shape (n,)
+        The samples' classes as numbers.
+    """
     return np.asarray(misfits(values)[np.arange(len(values)), codes])
 
 
@@ -112,44 +130,52 @@ class Unseen(ABC):
 
     @abstractmethod
     def bands(self, X: MatrixLike) -> Iterator[tuple[Array, Array]]:
-        """Yield between which numbers the machines predict the targets of new samples, strip by
-        strip of these.
+        """Yield the numbers between which the machines predict the targets of new samples.
 
-        Both have the shape (strip, n, targets), or (strip, 1, targets) where one machine has seen
-        none of the samples. Of classes both are the decision values.
+        They are yielded for strips of the new samples.
+
+        Yields
+        ------
+        low, high : ndarray of shape (strip, n, targets) or (strip, 1, targets)
+            The second shape is that of one machine that was fitted without any of the samples. Of
+            classes both are the decision values.
         """
 
     def interval(self, X: MatrixLike, coverage: float) -> Array:
         """Return the intervals of new samples, of shape (m, 2), or (m, 2, targets)."""
         strips = []
         for low, high in self.bands(X):
-            each = [
-                interval(low[..., c], high[..., c], own, coverage)
-                for c, own in enumerate(self.scores.T)
+            intervals_by_target = [
+                interval(low[..., c], high[..., c], scores, coverage)
+                for c, scores in enumerate(self.scores.T)
             ]
-            strips.append(np.stack(each, -1))
-        found = np.concatenate(strips)
-        return found[:, :, 0] if self.is_flat else found
+            strips.append(np.stack(intervals_by_target, -1))
+        intervals = np.concatenate(strips)
+        return intervals[:, :, 0] if self.is_flat else intervals
 
     def classes_within(self, X: MatrixLike, coverage: float, predicted: AnyArray) -> Mask:
-        """Return which classes are in the sets of new samples, of shape (m, classes); those
-        predicted always are."""
+        """Return which classes are in the sets of new samples, of shape (m, classes).
+
+        `predicted` are the predicted classes of the new samples; they are in their sets in any
+        case.
+        """
         assert self.classes is not None
-        shifts = (np.moveaxis(-misfits(per_class(values)), -1, 0) for values, _ in self.bands(X))
-        found = np.concatenate(
-            [
-                np.stack([ranked(self.scores[:, 0], own, coverage) >= 0 for own in each], -1)
-                for each in shifts
-            ]
-        )
-        found[np.arange(len(found)), Labels(self.classes).codes(predicted)] = True
-        return found
+        scores = self.scores[:, 0]
+        strips = []
+        for values, _ in self.bands(X):
+            shifts_by_class = np.moveaxis(-misfits(per_class(values)), -1, 0)
+            is_within = [ranked(scores, shift, coverage) >= 0 for shift in shifts_by_class]
+            strips.append(np.stack(is_within, -1))
+        within = np.concatenate(strips)
+        within[np.arange(len(within)), Labels(self.classes).codes(predicted)] = True
+        return within
 
 
 @dataclass(frozen=True)
 class Conformal(Unseen):
-    """Estimators and samples that each has not seen: one is split conformal prediction, those of
-    all folds are CV+.
+    """Estimators, and samples that each of them was not fitted to.
+
+    With one estimator it is split conformal prediction, with those of all folds CV+.
 
     Attributes
     ----------
@@ -169,29 +195,43 @@ class Conformal(Unseen):
         unseen: Sequence[tuple[MatrixLike, AnyArray]],
         classes: AnyArray | None = None,
     ) -> Conformal:
-        """Return models with the scores of samples and targets that each was not fitted to."""
-        each = list(zip(models, unseen, strict=True))
-        if classes is None:
-            scores = [_distances(_band(model, X, y.size // len(y)), y) for model, (X, y) in each]
-        else:
-            scores = [_scores_of_classes(model, X, y, classes) for model, (X, y) in each]
-        at = np.repeat(np.arange(len(each)), [len(one) for one in scores])
-        return cls(
-            np.concatenate(scores), classes, all(y.ndim == 1 for _, y in unseen), list(models), at
-        )
+        """Return fitted models with the scores of samples that each was not fitted to.
+
+        Parameters
+        ----------
+        models : sequence of estimators
+            Fitted.
+        unseen : sequence of (samples, targets)
+            For every model the samples that it was not fitted to.
+        classes : ndarray or None
+            The classes of all samples, if the targets are some.
+        """
+        scores = []
+        for model, (X, y) in zip(models, unseen, strict=True):
+            if classes is None:
+                n_targets = y.size // len(y)
+                scores.append(_distances(_band(model, X, n_targets), y))
+            else:
+                scores.append(_scores_of_classes(model, X, y, classes))
+        model_of_sample = np.repeat(np.arange(len(scores)), [len(part) for part in scores])
+        is_flat = all(y.ndim == 1 for _, y in unseen)
+        return cls(np.concatenate(scores), classes, is_flat, list(models), model_of_sample)
 
     def bands(self, X: MatrixLike) -> Iterator[tuple[Array, Array]]:
+        # Predictions of all models, of shape (models, m, 2 or 1, targets or classes).
         if self.classes is None:
-            each = np.array([_band(model, X, self.scores.shape[1]) for model in self.models])
+            n_targets = self.scores.shape[1]
+            predictions = np.array([_band(model, X, n_targets) for model in self.models])
         else:
-            each = np.array(
-                [_class_values(model, X, self.classes)[:, np.newaxis] for model in self.models]
-            )
-        for rows in row_strips(each.shape[1], BLOCK // (len(self.at) * each.shape[3])):
-            found = each[:, rows].swapaxes(0, 1)
-            # For each sample what the model says that was fitted without it.
-            found = found if len(self.models) == 1 else found[:, self.at]
-            yield found[:, :, 0], found[:, :, -1]
+            values = [_class_values(model, X, self.classes) for model in self.models]
+            predictions = np.array(values)[:, :, np.newaxis]
+        _, n_new, _, n_columns = predictions.shape
+        for rows in row_strips(n_new, BLOCK // (len(self.at) * n_columns)):
+            strip = predictions[:, rows].swapaxes(0, 1)
+            if len(self.models) > 1:
+                # For each training sample, the predictions of the model fitted without it.
+                strip = strip[:, self.at]
+            yield strip[:, :, 0], strip[:, :, -1]
 
 
 # Methods of estimators ----------------------------------------------------------------------------
@@ -261,7 +301,7 @@ def predict_set(self: Any, X: MatrixLike, coverage: float = 0.9) -> Mask:
 
 
 def _band(model: Estimator, X: MatrixLike, n_targets: int) -> Array:
-    """Return between which numbers a model predicts each target, of shape (m, 2, targets).
+    """Return the numbers between which a model predicts each target, of shape (m, 2, targets).
 
     Of several quantiles these are the first and the last; else both are the prediction.
     """
@@ -278,27 +318,33 @@ def _band(model: Estimator, X: MatrixLike, n_targets: int) -> Array:
 
 
 def _distances(band: Array, y: AnyArray) -> Array:
-    """Return how far targets are outside of a band, of shape (n, targets)."""
+    """Return how far targets are outside of a band, of shape (n, targets); negative inside."""
     columns = y.reshape(len(band), -1)
     return np.maximum(band[:, 0] - columns, columns - band[:, 1])
 
 
 def _class_values(model: Estimator, X: MatrixLike, classes: AnyArray) -> Array:
-    """Return decision values, or probabilities where there are none, with one column per class of
-    the whole set."""
-    says: Any = (
-        model.decision_function if hasattr(model, "decision_function") else model.predict_proba
-    )
-    values = per_class(np.asarray(says(X), dtype=np.float64))
-    # A class that the model has no sample of has a value whose differences from others are finite.
+    """Return decision values with one column per class of all samples.
+
+    They are probabilities where the model has no decision values.
+    """
+    if hasattr(model, "decision_function"):
+        values = model.decision_function(X)
+    else:
+        values = model.predict_proba(X)
+    values = per_class(np.asarray(values, dtype=np.float64))
+    # The value of a class without training samples is finite, and so are its differences from the
+    # values of other classes.
     return Labels(classes).spread(values, model.classes_, -NEVER / 8)
 
 
 def _scores_of_classes(model: Estimator, X: MatrixLike, y: AnyArray, classes: AnyArray) -> Array:
-    """Return the misfit of every sample's own class, of shape (n, 1); infinite if it is none of the
-    classes."""
-    known, found = np.isin(y, classes), np.full((len(y), 1), np.inf)
-    found[known, 0] = own_misfits(
-        _class_values(model, X, classes)[known], Labels(classes).codes(y[known])
-    )
-    return found
+    """Return the misfit of every sample's own class, of shape (n, 1).
+
+    It is infinite if the sample's class is none of `classes`.
+    """
+    is_known = np.isin(y, classes)
+    values = _class_values(model, X, classes)[is_known]
+    scores = np.full((len(y), 1), np.inf)
+    scores[is_known, 0] = own_misfits(values, Labels(classes).codes(y[is_known]))
+    return scores

@@ -1,5 +1,8 @@
-"""Fitted functions, from support samples or in features, with or without gates: the one way to
-predict."""
+"""Fitted functions: weighted sums of kernels between samples and support samples, or in features.
+
+An `Expansion` is the sum without the constants, a `Function` adds these. All estimators predict by
+one of them. The share of a kernel is what it adds to the outputs.
+"""
 
 from __future__ import annotations
 
@@ -27,17 +30,24 @@ from kernelmosaic.gram.missing import MissingViews
 from kernelmosaic.gram.options import device_entries
 from kernelmosaic.gram.row_blocks import open_rows
 
-#: Gates, and shares of an output's largest coefficient, below this are lost in the rounding of a
-#: sum.
+#: Gates, and coefficients relative to the largest one of their output, below this are lost in the
+#: rounding of a sum.
 ROUNDING = 1e-12
-#: Samples are left out where at most this share of them remains.
-_WORTH_SKIPPING = 0.9
-#: Bytes of kernel values, or of samples and features, worked on at once; a device cuts its own
-#: further.
+#: A kernel is evaluated for some of the samples of a strip if these are fewer than this fraction of
+#: it. A kernel with rows of its own cannot share distances with others, so that it does not pay to
+#: leave out a few samples. Chosen by hand.
+_MAX_FRACTION_OF_ROWS = 0.9
+#: Bytes of kernel values, or of samples and features, in a strip; a device cuts strips further.
+#: Chosen by hand.
 _BLOCK_BYTES = {"support": 2**21, "features": 2**22}
 _DEVICE_BYTES = {"support": 2**32, "features": 2**29}
-#: Multiplications of a prediction below which one thread makes its products.
+#: Multiplications of a prediction below which its products are made by one thread, since threads of
+#: linear algebra would wait for each other. Chosen by hand.
 _SMALL_PRODUCT = 2**27
+#: Number of samples that lack views whose k(x, x) is computed from one block. Chosen by hand.
+_INCOMPLETE_ROWS = 500
+
+# Sums over training samples -----------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -51,8 +61,8 @@ class SupportSums:
     samples : Views
         The support samples as these kernels read them.
     beta : ndarray of shape (outputs, n_support) or (outputs, kernels, n_support)
-        Signed dual coefficients, for all kernels alike, or times the gates of the support samples:
-        β_ci g_cm(x_i).
+        Signed dual coefficients, the same for all kernels, or times the gates of the support
+        samples: β_ci g_cm(x_i).
     """
 
     kernel_set: KernelSet
@@ -60,16 +70,15 @@ class SupportSums:
     beta: Array
 
     def take(self, outputs: slice) -> Self:
-        """Return those of some outputs."""
+        """Return the sums of some outputs."""
         return replace(self, beta=self.beta[outputs])
 
     def unit_samples(self, columns: Indices, width: int) -> Views:
-        """Return zero, and one in each of the columns of a kernel in turn, as `products` takes
-        samples."""
+        """Return zero and the unit vectors of a kernel's columns, as `products` takes samples."""
         return Views((np.eye(len(columns) + 1, len(columns), -1),), (0,) * len(self.kernel_set))
 
     def sizes(self) -> list[int]:
-        """Return with how many support samples each kernel is evaluated."""
+        """Return the number of support samples of each kernel."""
         return [len(self._columns(k)) for k in range(len(self.kernel_set))]
 
     def views_of(self, X: MatrixLike) -> Views:
@@ -78,44 +87,49 @@ class SupportSums:
 
     def strips(self, X: MatrixLike, device: str | None) -> Iterator[tuple[slice, Views]]:
         """Yield (rows, these samples as the kernels read them)."""
-        if len(self.kernel_set) == 0 or self.beta.shape[-1] == 0:
+        n_support = self.beta.shape[-1]
+        if len(self.kernel_set) == 0 or n_support == 0:
             return
-        most = (_BLOCK_BYTES if device is None else _DEVICE_BYTES)["support"]
-        # Singles become doubles, of which there may be no room for all.
-        views = None if getattr(X, "dtype", None) == np.float32 else self.views_of(X)
-        for strip in row_strips(X.shape[0], most // (8 * self.beta.shape[-1])):
-            rows = np.arange(strip.start, strip.stop)
-            yield (
-                strip,
-                self.views_of(X[strip]) if views is None else _take(views, rows, X.shape[0]),
-            )
+        block_bytes = (_BLOCK_BYTES if device is None else _DEVICE_BYTES)["support"]
+        n_samples = X.shape[0]
+        strips = row_strips(n_samples, block_bytes // (8 * n_support))
+        if getattr(X, "dtype", None) == np.float32:
+            # Kernels read doubles, and there may be no room for all samples in double precision.
+            for strip in strips:
+                yield strip, self.views_of(X[strip])
+            return
+        views = self.views_of(X)
+        for strip in strips:
+            yield strip, _take(views, np.arange(strip.start, strip.stop), n_samples)
 
     def products(
         self, strip: Views, kernels: Sequence[int], device: str | None
     ) -> Iterator[tuple[int, Array]]:
         """Yield (k, the sums of kernel k) for samples of a strip, of shape (samples, outputs)."""
-        # Kernels of the same support samples are computed together: they may share what they are
-        # made of.
-        shared = self.beta.ndim == 2
-        groups = (
-            [(self._columns(kernels[0]), kernels)]
-            if shared
-            else _together((self._columns(k), k) for k in kernels)
-        )
+        # Kernels with the same support samples are computed together, because they may share
+        # distances and other parts.
+        has_shared_beta = self.beta.ndim == 2
+        if has_shared_beta:
+            groups: Iterable[tuple[Indices, Sequence[int]]] = [(self._columns(kernels[0]), kernels)]
+        else:
+            groups = _with_same_rows((self._columns(k), k) for k in kernels)
         for columns, members in groups:
             support = _take(self.samples, columns, self.beta.shape[-1])
             if device is None:
                 for k, K in self.kernel_set.blocks(strip, support, members):
-                    with np.errstate(invalid="ignore"):  # kernels that overflow are refused by name
+                    # Kernels that overflow are refused by name later.
+                    with np.errstate(invalid="ignore"):
                         values = K @ self.of_kernel(k)[:, columns].T
                     yield k, values
                 continue
-            for group in [members] if shared else [[k] for k in members]:
-                chosen, beta = self.kernel_set.take(group), self.of_kernel(group[0])[:, columns].T
-                left, right = (
-                    self.kernel_set.take_views(views, group) for views in (strip, support)
-                )
-                yield from zip(group, chosen.products(left, right, beta, device), strict=True)
+            # On a device the kernels of one call have the same coefficients.
+            calls = [members] if has_shared_beta else [[k] for k in members]
+            for call in calls:
+                kernel_set = self.kernel_set.take(call)
+                left = self.kernel_set.take_views(strip, call)
+                right = self.kernel_set.take_views(support, call)
+                beta = self.of_kernel(call[0])[:, columns].T
+                yield from zip(call, kernel_set.products(left, right, beta, device), strict=True)
 
     def pairs(self, X: MatrixLike, Y: MatrixLike) -> Iterator[tuple[slice, slice, int, Array]]:
         """Yield (rows of X, rows of Y, k, kernel k between them)."""
@@ -125,12 +139,14 @@ class SupportSums:
             yield slice(None), slice(None), k, K
 
     def of_kernel(self, k: int) -> Array:
-        """Return the coefficients of the support samples for kernel k, one row per output."""
+        """Return the coefficients of kernel k, of shape (outputs, n_support)."""
         return self.beta if self.beta.ndim == 2 else self.beta[:, k]
 
     def _columns(self, k: int) -> Indices:
-        """The support samples that kernel k is evaluated with: under gates, those with a
-        coefficient in any output."""
+        """Return the numbers of the support samples of kernel k.
+
+        Under gates these are the samples with a coefficient of the kernel in any output.
+        """
         if self.beta.ndim == 2:
             return np.arange(self.beta.shape[1])
         return np.flatnonzero(np.any(self.beta[:, k] != 0, axis=0))
@@ -152,24 +168,26 @@ class FeatureSums:
     w: list[Array]
 
     def take(self, outputs: slice) -> FeatureSums:
-        """Return those of some outputs."""
-        return replace(self, w=[one[:, outputs] for one in self.w])
+        """Return the sums of some outputs."""
+        return replace(self, w=[w[:, outputs] for w in self.w])
 
     def unit_samples(self, columns: Indices, width: int) -> Views:
-        """Return zero, and one in each of the columns of a kernel in turn, as `products` takes
-        samples."""
-        return Views((np.eye(width + 1, width, -1)[np.append(0, columns + 1)],), (0,))
+        """Return zero and the unit vectors of a kernel's columns, as `products` takes samples."""
+        zero_and_units = np.eye(width + 1, width, -1)
+        return Views((zero_and_units[np.append(0, columns + 1)],), (0,))
 
     def sizes(self) -> list[int]:
-        """Return the number of features per kernel."""
-        return [len(one) for one in self.w]
+        """Return the number of features of each kernel."""
+        return [len(w) for w in self.w]
 
     def strips(self, X: MatrixLike, device: str | None = None) -> Iterator[tuple[slice, Views]]:
         """Yield (rows, these samples)."""
         rows = open_rows(X)
-        most = (_BLOCK_BYTES if device is None else _DEVICE_BYTES)["features"]
-        width = rows.row_width + 3 * int(self.kernel_set.widths.sum())
-        for strip in row_strips(rows.shape[0] if self.w else 0, most // (8 * width)):
+        block_bytes = (_BLOCK_BYTES if device is None else _DEVICE_BYTES)["features"]
+        # The factor 3 leaves room for what feature maps compute on the way. Chosen by hand.
+        numbers_per_row = rows.row_width + 3 * int(self.kernel_set.widths.sum())
+        n_samples = rows.shape[0] if self.w else 0
+        for strip in row_strips(n_samples, block_bytes // (8 * numbers_per_row)):
             yield strip, Views((rows.take(strip),), (0,))
 
     def products(
@@ -180,8 +198,9 @@ class FeatureSums:
             for k, Z in self.kernel_set.blocks(strip[0], kernels):
                 yield k, Z @ self.w[k]
             return
-        chosen, w = self.kernel_set.take(kernels), [self.w[k] for k in kernels]
-        yield from zip(kernels, chosen.products(open_rows(strip[0]), w, device), strict=True)
+        kernel_set = self.kernel_set.take(kernels)
+        w = [self.w[k] for k in kernels]
+        yield from zip(kernels, kernel_set.products(open_rows(strip[0]), w, device), strict=True)
 
     def pairs(self, X: MatrixLike, Y: MatrixLike) -> Iterator[tuple[slice, slice, int, Array]]:
         """Yield (rows of X, rows of Y, k, kernel k between them)."""
@@ -190,6 +209,9 @@ class FeatureSums:
                 for columns, (right,) in self.strips(Y):
                     for _, V in self.kernel_set.blocks(right, [k]):
                         yield rows, columns, k, Z @ V.T
+
+
+# Weighted sums of kernels -------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -210,7 +232,7 @@ class Expansion:
     n_kernels : int
         P.
     device : str or None
-        Where it was fitted, and is evaluated as long as that device is there.
+        The device of the fit, on which the function is evaluated as long as it is there.
     skip : bool
         Whether a kernel is left out for samples whose gates are too small to change an output;
         False evaluates every kernel for every sample.
@@ -234,29 +256,43 @@ class Expansion:
         return self.kept[np.array(self.sums.sizes(), dtype=np.intp) > 0]
 
     def take(self, outputs: slice) -> Expansion:
-        """Return that of some outputs."""
+        """Return the expansion of some outputs."""
         return replace(self, sums=self.sums.take(outputs), eta=self.eta[outputs])
 
     def slopes(self, m: int, columns: Indices, width: int) -> Array:
-        """Return of every output the slopes of the share of a linear kernel in its columns, of
-        `width` of a sample."""
-        out = np.zeros((len(columns), len(self.eta)))
+        """Return the slopes of a linear kernel's share of the outputs in the columns it reads.
+
+        Parameters
+        ----------
+        m : int
+            The number of the kernel among all P.
+        columns : ndarray
+            The columns that it reads.
+        width : int
+            The number of columns of a sample.
+
+        Returns
+        -------
+        ndarray of shape (len(columns), outputs)
+        """
+        slopes = np.zeros((len(columns), len(self.eta)))
         for k in np.flatnonzero(self.kept == m):
-            ((_, values),) = self.sums.products(
-                self.sums.unit_samples(columns, width), [int(k)], None
-            )
-            out = (values[1:] - values[0]) * self.eta[:, k]
-        return out
+            # The kernel is linear: slopes are differences between unit vectors and zero.
+            samples = self.sums.unit_samples(columns, width)
+            ((_, values),) = self.sums.products(samples, [int(k)], None)
+            slopes = (values[1:] - values[0]) * self.eta[:, k]
+        return slopes
 
     def values(self, X: MatrixLike, gates: Array | None = None) -> Array:
         """Return the outputs without their intercepts, of shape (n, outputs)."""
         out = np.zeros((open_rows(X).shape[0], len(self.eta)))
         for rows, m, values in self._shares(X, gates):
-            if not np.isfinite(values).all():
-                at = np.arange(len(out))[rows][np.argmin(np.isfinite(values).all(axis=1))]
+            is_finite = np.isfinite(values)
+            if not is_finite.all():
+                row = np.arange(len(out))[rows][np.argmin(is_finite.all(axis=1))]
                 name = self.kernel_set.names[int(np.searchsorted(self.kept, m))]
                 raise ValueError(
-                    f"X[{at}]: kernel {name!r} overflows for this sample; correct its values, or"
+                    f"X[{row}]: kernel {name!r} overflows for this sample; correct its values, or"
                     " scale them like those of the training samples."
                 )
             out[rows] += values
@@ -264,14 +300,15 @@ class Expansion:
 
     def terms(self, X: MatrixLike, gates: Array | None = None) -> Array:
         """Return each kernel's share of the outputs, of shape (n, P, outputs)."""
-        needed = 8 * open_rows(X).shape[0] * self.n_kernels * len(self.eta)
-        if needed > default_budget():
+        n_samples = open_rows(X).shape[0]
+        needed_bytes = 8 * n_samples * self.n_kernels * len(self.eta)
+        if needed_bytes > default_budget():
             raise MemoryError(
-                f"X: the contributions of {self.n_kernels} kernels for {open_rows(X).shape[0]}"
-                f" samples need {format_bytes(needed)}, the budget is"
+                f"X: the contributions of {self.n_kernels} kernels for {n_samples}"
+                f" samples need {format_bytes(needed_bytes)}, the budget is"
                 f" {format_bytes(default_budget())}: give fewer samples at a time."
             )
-        out = np.zeros((open_rows(X).shape[0], self.n_kernels, len(self.eta)))
+        out = np.zeros((n_samples, self.n_kernels, len(self.eta)))
         for rows, m, values in self._shares(X, gates):
             out[rows, m] = values
         return out
@@ -283,22 +320,28 @@ class Expansion:
         left_gates: Array | None = None,
         right_gates: Array | None = None,
     ) -> Array:
-        """Return Σ_m g_cm(x) η_cm k_m(x, z) g_cm(z) between X and Y, of shape (outputs or 1,
-        len(X), len(Y))."""
+        """Return the combined kernel Σ_m g_cm(x) η_cm k_m(x, z) g_cm(z) between X and Y.
+
+        Returns
+        -------
+        ndarray of shape (outputs, len(X), len(Y)), or (1, len(X), len(Y)) with shared gates
+        """
         eta = self.eta if left_gates is None else self.eta[: len(left_gates)]
         out = np.zeros((len(eta), open_rows(X).shape[0], open_rows(Y).shape[0]))
         for rows, columns, k, K in self.sums.pairs(X, Y):
             m = self.kept[k]
             for c in np.flatnonzero(eta[:, k]):
-                share = eta[c, k] * K
+                weighted = eta[c, k] * K
                 if left_gates is not None and right_gates is not None:
-                    share *= np.outer(left_gates[c, rows, m], right_gates[c, columns, m])
-                out[c, rows, columns] += share
+                    weighted *= np.outer(left_gates[c, rows, m], right_gates[c, columns, m])
+                out[c, rows, columns] += weighted
         return out
 
     def placed(self, X: MatrixLike, Y: MatrixLike) -> ArrayOrTensor:
-        """Return Σ_m η_m k_m(x, z) by the weights of the first output, on the device of the fit if
-        it is there."""
+        """Return Σ_m η_m k_m(x, z) with the weights of the first output, where it was fitted.
+
+        It is computed on the device of the fit if that is there, else on the host.
+        """
         kernels = self.sums.kernel_set
         if not has_device(self.device) or not isinstance(kernels, KernelSet):
             return replace(self, eta=self.eta[:1]).combined(X, Y)[0]
@@ -312,63 +355,73 @@ class Expansion:
         return out
 
     def diagonal(self, X: MatrixLike) -> Array:
-        """Return Σ_m η_m k_m(x, x) by the weights of the first output, of shape (n,); of support
-        samples only."""
+        """Return Σ_m η_m k_m(x, x) with the weights of the first output, of shape (n,).
+
+        The kernels must be exact, not in features.
+        """
         kernels: Any = self.sums.kernel_set
         return np.asarray(self.eta[0] @ kernels.diagonals(kernels.views(X)))
 
     def _shares(self, X: MatrixLike, gates: Array | None) -> Iterator[tuple[Any, int, Array]]:
-        """Yield (rows, m, what kernel m adds to the outputs there), m among all P."""
+        """Yield (rows, m, the share of kernel m in the outputs of these rows), m among all P."""
         device = self.device if has_device(self.device) else None
-        # Samples in single precision, or on a disk, are read strip by strip: there may be no room
-        # for all.
-        several = device is None and isinstance(X, np.ndarray) and X.dtype == np.float64
         n, d = open_rows(X).shape
-        entries = n * max(self.sums.sizes(), default=0)
-        n_threads = allowed_threads() if several and 8 * entries > _BLOCK_BYTES["support"] else 1
-        # Threads of the libraries wait for each other in small products, long where cores are busy.
-        with one_blas_thread() if entries * d < _SMALL_PRODUCT else nullcontext():
-            for shares in iterate_threads(
-                lambda strip: list(self._strip_shares(strip[0], strip[1], gates, device)),
-                self.sums.strips(X, device),
-                n_threads,
-            ):
+        n_entries = n * max(self.sums.sizes(), default=0)
+        # Samples in single precision, or on a disk, are read strip by strip, since there may be no
+        # room for several strips.
+        is_in_memory = isinstance(X, np.ndarray) and X.dtype == np.float64
+        n_threads = 1
+        if device is None and is_in_memory and 8 * n_entries > _BLOCK_BYTES["support"]:
+            n_threads = allowed_threads()
+        is_small = n_entries * d < _SMALL_PRODUCT
+
+        def shares_of_strip(strip: tuple[slice, Views]) -> list[tuple[Any, int, Array]]:
+            return list(self._strip_shares(*strip, gates, device))
+
+        strips = self.sums.strips(X, device)
+        with one_blas_thread() if is_small else nullcontext():
+            for shares in iterate_threads(shares_of_strip, strips, n_threads):
                 yield from shares
 
     def _strip_shares(
         self, strip: slice, samples: Views, gates: Array | None, device: str | None
     ) -> Iterator[tuple[Any, int, Array]]:
-        """Yield the same of one strip of samples."""
+        """Yield what `_shares` does for one strip of samples."""
         if gates is None:
             for k, values in self.sums.products(samples, range(len(self.kept)), device):
                 yield strip, int(self.kept[k]), values * self.eta[:, k]
             return
-        # Kernels of the same samples are computed together, too.
-        for rows, kernels in _together(
-            (self._rows(strip, gates, m), k) for k, m in enumerate(self.kept)
-        ):
-            left, at = _take(samples, rows, strip.stop - strip.start), rows + strip.start
+        # Kernels with the same samples are computed together, because they may share distances.
+        rows_of_kernels = ((self._rows(strip, gates, m), k) for k, m in enumerate(self.kept))
+        for rows, kernels in _with_same_rows(rows_of_kernels):
+            left = _take(samples, rows, strip.stop - strip.start)
+            rows_of_X = rows + strip.start
             for k, values in self.sums.products(left, kernels, device):
                 m = int(self.kept[k])
-                yield at, m, values * self.eta[:, k] * gates[:, at, m].T
+                yield rows_of_X, m, values * self.eta[:, k] * gates[:, rows_of_X, m].T
 
     def _rows(self, strip: slice, gates: Array, m: int) -> Indices:
-        """The samples of a strip, counted from its start, for which to evaluate kernel m."""
-        all_rows = np.arange(strip.stop - strip.start)
-        counted = np.flatnonzero(np.any(np.abs(gates[:, strip, m]) > ROUNDING, axis=0))
-        # Rows of its own cost a kernel what it shares with others: a few samples to leave out are
-        # not worth it.
-        return counted if self.skip and len(counted) < _WORTH_SKIPPING * len(all_rows) else all_rows
+        """Return the samples for which kernel m is evaluated, counted from the strip's start."""
+        n_rows = strip.stop - strip.start
+        rows = np.flatnonzero(np.any(np.abs(gates[:, strip, m]) > ROUNDING, axis=0))
+        if self.skip and len(rows) < _MAX_FRACTION_OF_ROWS * n_rows:
+            return rows
+        return np.arange(n_rows)
+
+
+# Samples that may lack views ----------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class PartialSums(SupportSums):
-    """The same for samples that may lack views, and are evaluated with stand-ins then.
+    """The sums over support samples for samples that may lack views.
+
+    Views that a sample lacks are replaced before they are evaluated.
 
     Attributes
     ----------
     missing : MissingViews
-        What stands in.
+        What replaces them.
     kept : ndarray
         The numbers of the kernels among all P.
     """
@@ -383,16 +436,17 @@ class PartialSums(SupportSums):
 
 @dataclass(frozen=True)
 class PartialExpansion(Expansion):
-    """The same function of samples that may lack views.
+    """The function of an `Expansion` for samples that may lack views.
 
-    What a sample has it contributes itself, as gates that are zero for the rest see to; in place of
-    a view that it lacks it contributes what its neighbours do on average, if that is the rule.
+    The views that a sample has are evaluated with gates of one, or larger where these make up for
+    the others, and the views that it lacks with gates of zero. By the rule "neighbors", the share
+    of a missing view is the mean of those of the training samples most similar to the sample.
 
     Attributes
     ----------
     shared : list
-        What every kernel contributes at the training samples, once it is asked for, of shape (n,
-        outputs).
+        The share of every kernel in the outputs of the training samples, of shape (n, outputs);
+        filled on first use.
     """
 
     sums: PartialSums
@@ -406,26 +460,28 @@ class PartialExpansion(Expansion):
         right_gates: Array | None = None,
     ) -> Array:
         missing = self.sums.missing
-        if all(missing.present_in(one) is None for one in (X, Y)):
+        if missing.present_in(X) is None and missing.present_in(Y) is None:
             return super().combined(X, Y)
         out = np.zeros((len(self.eta), X.shape[0], Y.shape[0]))
         for m, K in missing.blocks(X, Y, self.kept):
-            out += self.eta[:, int(np.searchsorted(self.kept, m)), np.newaxis, np.newaxis] * K
+            k = int(np.searchsorted(self.kept, m))
+            out += self.eta[:, k, np.newaxis, np.newaxis] * K
         return out
 
     def diagonal(self, X: MatrixLike) -> Array:
-        missing, one = self.sums.missing, replace(self, eta=self.eta[:1])
-        present = missing.present_in(X)
+        present = self.sums.missing.present_in(X)
         if present is None:
             return super().diagonal(X)
-        complete = present.all(axis=1)
+        is_complete = present.all(axis=1)
         out = np.empty(X.shape[0])
-        if complete.any():
-            out[complete] = super().diagonal(X[complete])
-        # A stand-in has its own length: that of a mean, or of the rest made longer.
-        some = np.flatnonzero(~complete)
-        for strip in row_strips(len(some), 500):
-            out[some[strip]] = np.diagonal(one.combined(X[some[strip]], X[some[strip]])[0])
+        if is_complete.any():
+            out[is_complete] = super().diagonal(X[is_complete])
+        # What replaces a view has a k(x, x) of its own, which is found on the diagonal of blocks.
+        first_output = replace(self, eta=self.eta[:1])
+        incomplete = np.flatnonzero(~is_complete)
+        for strip in row_strips(len(incomplete), _INCOMPLETE_ROWS):
+            rows = incomplete[strip]
+            out[rows] = np.diagonal(first_output.combined(X[rows], X[rows])[0])
         return out
 
     def _shares(self, X: MatrixLike, gates: Array | None) -> Iterator[tuple[Any, int, Array]]:
@@ -437,50 +493,64 @@ class PartialExpansion(Expansion):
         yield from super()._shares(X, missing.factors(present)[np.newaxis])
         if missing.rule != "neighbors":
             return
-        some = np.flatnonzero(~present.all(axis=1))
-        views = take_rows(missing.views_of(X, present), some)
-        for m, neighbors in enumerate(missing.neighbors(views, present[some])):
-            if neighbors is not None and m in self.kept:
-                rows = np.flatnonzero(~present[some, m])
-                yield (
-                    some[rows],
-                    m,
-                    neighbors[rows] @ self._of_training()[int(np.searchsorted(self.kept, m))],
-                )
+        incomplete = np.flatnonzero(~present.all(axis=1))
+        views = take_rows(missing.views_of(X, present), incomplete)
+        for m, neighbors in enumerate(missing.neighbors(views, present[incomplete])):
+            if neighbors is None or m not in self.kept:
+                continue
+            rows = np.flatnonzero(~present[incomplete, m])
+            k = int(np.searchsorted(self.kept, m))
+            yield incomplete[rows], m, neighbors[rows] @ self._training_shares()[k]
 
-    def _of_training(self) -> list[Array]:
-        """What the kernels contribute at the training samples that have their views."""
+    def _training_shares(self) -> list[Array]:
+        """Return the share of every kernel for the training samples that have its view."""
         if not self.shared:
-            every = range(len(self.kept))
+            kernels = range(len(self.kept))
             views = self.sums.missing.views.take(self.kept)
-            found = dict(self.sums.products(views, every, None)) if self.sums.beta.shape[-1] else {}
-            none = np.zeros((len(self.sums.missing.present), len(self.eta)))
-            self.shared.extend(found.get(k, none) * self.eta[:, k] for k in every)
+            sums = {}
+            if self.sums.beta.shape[-1]:
+                sums = dict(self.sums.products(views, kernels, None))
+            zeros = np.zeros((len(self.sums.missing.present), len(self.eta)))
+            self.shared.extend(sums.get(k, zeros) * self.eta[:, k] for k in kernels)
         return self.shared
 
 
-def hide_rounding(beta: Array) -> Array:
-    """Return β_ci g_cm(x_i), of shape (outputs, P, n), with zeros for what is lost in the rounding
-    of an output."""
+# Rows and coefficients ----------------------------------------------------------------------------
+
+
+def without_rounding(beta: Array) -> Array:
+    """Return gated coefficients, with zeros for those that are lost in the rounding of an output.
+
+    `beta` are the numbers β_ci g_cm(x_i), of shape (outputs, P, n).
+    """
     size = np.abs(beta)
-    return np.where(size > ROUNDING * size.max(axis=(1, 2), initial=0.0, keepdims=True), beta, 0.0)
+    largest = size.max(axis=(1, 2), initial=0.0, keepdims=True)
+    return np.where(size > ROUNDING * largest, beta, 0.0)
 
 
-def _together(items: Iterable[tuple[Indices, int]]) -> Iterator[tuple[Indices, list[int]]]:
-    """Gather the kernels with the same row numbers; those without any are left out."""
+def _with_same_rows(
+    rows_of_kernels: Iterable[tuple[Indices, int]],
+) -> Iterator[tuple[Indices, list[int]]]:
+    """Yield (rows, the numbers of the kernels with these rows); kernels without rows are left out.
+
+    The argument yields (rows of a kernel, its number).
+    """
     groups: dict[bytes, tuple[Indices, list[int]]] = {}
-    for rows, k in items:
+    for rows, k in rows_of_kernels:
         if len(rows):
-            groups.setdefault(rows.tobytes(), (rows, []))[1].append(k)
+            _, kernels = groups.setdefault(rows.tobytes(), (rows, []))
+            kernels.append(k)
     yield from groups.values()
 
 
 def _take(views: Views, rows: Indices, n: int) -> Views:
-    """Return some of n rows, in ascending order, of every view: contiguous ones, and so all of
-    them, without a copy."""
-    if len(rows) == rows[-1] - rows[0] + 1:
-        return views if len(rows) == n else take_rows(views, slice(int(rows[0]), int(rows[-1]) + 1))
-    return take_rows(views, rows)
+    """Return some of n rows, in ascending order, of every view; contiguous rows without a copy."""
+    is_contiguous = len(rows) == rows[-1] - rows[0] + 1
+    if not is_contiguous:
+        return take_rows(views, rows)
+    if len(rows) == n:
+        return views
+    return take_rows(views, slice(int(rows[0]), int(rows[-1]) + 1))
 
 
 # Functions ----------------------------------------------------------------------------------------
@@ -495,7 +565,7 @@ class Function:
     expansion : Expansion
         The sums.
     intercept : ndarray of shape (outputs,)
-        The constants.
+        The constants b_c.
     shares_weights : bool
         Whether all outputs have the same weights.
     """
@@ -514,18 +584,21 @@ class Function:
 
     def combined(self, X: MatrixLike, Y: MatrixLike) -> Array:
         """Return the combined kernel between validated samples, one for every set of weights."""
-        one = replace(self.expansion, eta=self.expansion.eta[:1])
-        return (one if self.shares_weights else self.expansion).combined(X, Y)
+        expansion = self.expansion
+        if self.shares_weights:
+            expansion = replace(expansion, eta=expansion.eta[:1])
+        return expansion.combined(X, Y)
 
 
 @dataclass(frozen=True)
 class StripFunction(Function):
-    """Many outputs with weights of their own, so many of which are evaluated at once."""
+    """A function of many outputs with weights of their own, which are evaluated in strips."""
 
+    #: Number of outputs in a strip. Chosen by hand.
     at_once: ClassVar[int] = 4096
 
     def outputs(self, X: MatrixLike) -> Array:
         out = np.empty((X.shape[0], len(self.intercept)))
-        for part in row_strips(len(self.intercept), self.at_once):
-            out[:, part] = self.expansion.take(part).values(X) + self.intercept[part]
+        for strip in row_strips(len(self.intercept), self.at_once):
+            out[:, strip] = self.expansion.take(strip).values(X) + self.intercept[strip]
         return out

@@ -1,9 +1,9 @@
-"""Fits as values: a recipe and samples go in, a frozen `Fit` comes out; nothing else changes on the
-way.
+"""Fits as values: recipes and samples in, frozen fits out; nothing else is changed.
 
-`fit` learns, certifies and returns one fit; `learn` does the first step alone, `follow` a path of
-them, each from where the one before ended; `certify` states what several fits prove, from one pass
-over the entries; `outputs` evaluates the kernels of several fits once.
+`fit` learns, certifies and returns one fit. Searches take its steps one by one: `learn` makes a fit
+without a certificate, `follow` a path of fits, each started from the one before it; `certify`
+states what several fits prove, from one pass over the entries of the kernels; `outputs` evaluates
+the kernels of several fits once.
 """
 
 from __future__ import annotations
@@ -36,53 +36,66 @@ from kernelmosaic.learning.hard_margin import learn_hard_margin
 from kernelmosaic.learning.norms import read_fixed
 from kernelmosaic.learning.problem import ROUNDING, STALLED, Learner
 
-# Parameters of a fit ------------------------------------------------------------------------------
+#: Fraction of the largest weight below which a kernel is left out if the certificate allows it.
+#: Chosen by hand.
+SMALL_WEIGHT = 0.05
+#: Number of products, in doubles, of the fits that are certified together: 128 MiB.
+MAX_SHARED_PRODUCTS = 2**24
+#: Fraction of another fold's weight that a weight started from it has at least. Chosen by hand: a
+#: weight of zero would have to be found again.
+MIN_FRACTION_OF_LEAD = 0.1
+
+# How weights are learned --------------------------------------------------------------------------
 
 
 class Method(ABC):
     """How weights, or gates, are learned for the machines of a task."""
 
-    #: The number of the first line of a history.
+    #: The number of the first iteration in a history.
     first_iteration: ClassVar[int] = 1
-    #: Whether an output is Σ_m η_m Σ_i β_i k_m(x, x_i) + b, so that many fits are evaluated at
-    #: once.
+    #: Whether an output is Σ_m η_m Σ_i β_i k_m(x, x_i) + b, so that several fits can be evaluated
+    #: together.
     is_plain: ClassVar[bool] = True
-    #: Whether what is learned proves a bound, which the fit certifies.
+    #: Whether learning ends with a bound on the optimum, which the fit certifies.
     is_certified: ClassVar[bool] = True
 
     def read(
         self, recipe: Recipe, task: Task, given: FitInput, store: KernelStore | None
     ) -> tuple[Self, TrainingSet]:
-        """Return the method with what it reads of the samples, and their kernels."""
+        """Return the method with all that depends on the samples, and their training set."""
         return self, training_set(recipe, task, given, store)
 
     def resolved(self, task: Task, data: TrainingSet, y: Any) -> Self:
-        """Return the method with what it reads of a training set."""
+        """Return the method with all that depends on the training set.
+
+        `y` are the targets of its samples.
+        """
         return self
 
     @abstractmethod
     def learner(self, task: Task, data: TrainingSet, machines: Sequence[Any]) -> Any:
-        """Return what learns."""
+        """Return what learns the weights of machines."""
 
     @abstractmethod
     def learn(
         self, task: Task, data: TrainingSet, machines: list[Any], learner: Any, starts: list[Start]
     ) -> list[Any]:
-        """Return what was learned for each machine."""
+        """Return what was learned for each machine, from its start."""
 
     def completed(self, fit: Fit) -> Fit:
-        """Return a certified fit with what follows from it."""
+        """Return a certified fit with what a method computes after it."""
         return fit
 
     def pruned(self, fit: Fit) -> Fit:
-        """Return a certified fit without the kernels that the certificate allows to have no
-        weight."""
+        """Return a certified fit without kernels that its certificate does not need."""
         return fit
 
     def coefficients(self, fit: Fit) -> tuple[Array, Array]:
-        """Return β of the distinct samples, (outputs, n), and the constants of the outputs."""
-        beta = np.concatenate([np.atleast_2d(one.solution.beta.T) for one in fit.learned])
-        return beta, np.concatenate([np.atleast_1d(one.solution.intercept) for one in fit.learned])
+        """Return β of the distinct samples, of shape (outputs, n), and the outputs' constants."""
+        solutions = [learned.solution for learned in fit.learned]
+        beta = np.concatenate([np.atleast_2d(solution.beta.T) for solution in solutions])
+        intercept = np.concatenate([np.atleast_1d(solution.intercept) for solution in solutions])
+        return beta, intercept
 
     def support(self, fit: Fit) -> Indices:
         """Return the distinct samples with a coefficient, in their own order."""
@@ -102,8 +115,7 @@ class Method(ABC):
         return history_of(fit.learned, scales, self.first_iteration)
 
     def warning(self, fit: Fit, max_iter: int) -> str | None:
-        """Return the warning that follows the estimator's name, None if there is nothing to warn
-        of."""
+        """Return a warning, which is to follow the estimator's name; None if the gap is met."""
         loosest = max(fit.learned, key=attrgetter("gap"))
         if loosest.gap <= fit.recipe.tol:
             return None
@@ -114,7 +126,8 @@ class Method(ABC):
                 " lie to one side of the origin."
             )
         remedy = fit.learner.stalled
-        if len(loosest.history) >= max_iter or remedy is None:
+        used_all_iterations = len(loosest.history) >= max_iter
+        if used_all_iterations or remedy is None:
             remedy = fit.learner.advice
         elif remedy == ROUNDING and not self._is_hidden_by_rounding(loosest, fit.recipe.tol):
             remedy = loosest.hindrance or STALLED
@@ -125,21 +138,20 @@ class Method(ABC):
 
     @staticmethod
     def _is_hidden_by_rounding(learned: Learned, tol: float) -> bool:
-        """Whether a gap is above `tol` by no more than the certificate adds for rounding."""
+        """Whether a gap would be within `tol` without what the certificate adds for rounding."""
         unrounded_gap = learned.unrounded_gap
         return unrounded_gap is not None and unrounded_gap <= tol
 
 
-#: Rules of families by which weights are computed before the machine is solved, by the value of
-#: `weights` that names them: the module and the function, which is loaded on first use. It takes a
-#: task, a training set and the targets of its samples, and returns the weights, or None for a task
-#: that the rule does not serve.
+#: Rules of families by which weights are computed before the machines are solved, by the value of
+#: `weights` that names them: the module and the function, which is loaded on first use. The
+#: function takes a task, a training set and the targets of its samples. It returns the weights, or
+#: None for tasks to which the rule does not apply.
 WEIGHT_RULES = {"loo": ("kernelmosaic.ridge.rule", "loo_weights")}
 
 
 def weights_by_rule(name: str, task: Task, data: TrainingSet, y: Any) -> Array | None:
-    """Return the weights that a rule of a family computes; None for a task that it does not
-    serve."""
+    """Return the weights that a rule of `WEIGHT_RULES` computes; None if it does not apply."""
     module, function = WEIGHT_RULES[name]
     weights: Array | None = getattr(import_module(module), function)(task, data, y)
     return weights
@@ -147,7 +159,7 @@ def weights_by_rule(name: str, task: Task, data: TrainingSet, y: Any) -> Array |
 
 @dataclass(frozen=True)
 class WeightMethod(Method):
-    """One weight per kernel, or per class and kernel: given, by a rule, or learned.
+    """One weight per kernel, or per class and kernel: given, computed by a rule, or learned.
 
     Attributes
     ----------
@@ -156,11 +168,11 @@ class WeightMethod(Method):
     tol : float
         The gap to reach.
     fixed : dict or None
-        Weights that kernels or views keep, by name.
+        Fixed weights of kernels or views, by name.
     drops_idle : bool
         Whether small weights are set to zero where the certificate allows it.
     n_jobs : int or None
-        Machines learned at the same time, on threads.
+        The number of machines that are learned at the same time, on threads.
     """
 
     parameters: Parameters
@@ -186,64 +198,88 @@ class WeightMethod(Method):
         self, task: Task, data: TrainingSet, machines: list[Any], learner: Any, starts: list[Start]
     ) -> list[Any]:
         if _has_no_slack(task):
-            given = self.parameters.weights
-            eta = 1.0 if given is None else given_weights(given, data.stack.n_kernels)
+            weights = self.parameters.weights
+            eta = 1.0 if weights is None else given_weights(weights, data.stack.n_kernels)
             scale = float((data.diagonals().mean(axis=1) * eta).max()) or 1.0
             entries = Entries(data.stack, data.sizes())
             labels = [machine.program.target for machine in machines]
             return [learn_hard_margin(learner, entries, y, scale, self.tol) for y in labels]
-        each = list(zip(machines, starts, strict=True))
-        workers = workers_of(self.n_jobs, data, 1, self.parameters.verbose)
-        if workers == 1 or len(machines) == 1:
-            return [
-                learner.learn(data.stack, machine, replace(start, kernel=data.kernel))
-                for machine, start in each
-            ]
-        return map_threads(lambda one: learner.learn(data.stack, *one), each, workers)
+        tasks = list(zip(machines, starts, strict=True))
+        n_threads = workers_of(self.n_jobs, data, 1, self.parameters.verbose)
+        if n_threads > 1 and len(machines) > 1:
+            return map_threads(lambda task: learner.learn(data.stack, *task), tasks, n_threads)
+        # One after the other, machines can combine the kernels in the same place.
+        return [
+            learner.learn(data.stack, machine, replace(start, kernel=data.kernel))
+            for machine, start in tasks
+        ]
 
-    def pruned(self, fit: Fit, most: float = 0.05) -> Fit:
-        """Return a certified fit without the kernels that the certificate allows to have no weight.
+    def pruned(self, fit: Fit) -> Fit:
+        """Return a certified fit without kernels that its certificate does not need.
 
-        Of weights of sum one, those below a share `most` of the largest are set to zero and the
-        machine is solved there: if the gap is within `tol` without them, they are left out; if not,
-        the smaller half of them is tried.
+        Weights below a fraction of the largest are set to zero, and the machine is solved there. If
+        the gap is within `tol` without these kernels, they are left out; if not, the same is tried
+        with the smaller half of the weights.
         """
-        data, parameters = fit.data, self.parameters
-        sparse = parameters.norm == 1 and parameters.weights is None and parameters.fixed is None
-        if not (self.drops_idle and sparse and parameters.solver == "newton"):
+        parameters = self.parameters
+        learns_sparse_weights = (
+            parameters.norm == 1
+            and parameters.weights is None
+            and parameters.fixed is None
+            and parameters.solver == "newton"
+        )
+        if not self.drops_idle or not learns_sparse_weights:
             return fit
         if parameters.learns_C or _has_no_slack(fit.task):
             return fit
-        # One step moves the weights that are left; a machine that takes more of them needs those
-        # that were left out.
-        short, found = type(fit.learner)(replace(fit.learner.options, max_iter=2)), []
-        for machine, one in zip(fit.machines, fit.learned, strict=True):
-            small = np.flatnonzero(
-                (one.weights > 0) & (one.weights < most * one.weights.max(initial=0.0))
-            )
-            small = small[np.argsort(one.weights[small])]
-            for idle in (small, small[: len(small) // 2]):
-                # Where the value has a kink, no step shows what other weights are worth.
-                if (
-                    one.gap > self.tol
-                    or one.weights.ndim > 1
-                    or len(idle) == 0
-                    or one.ended_by is not None
-                ):
-                    continue
-                rest = np.where(np.isin(np.arange(len(one.weights)), idle), 0.0, one.weights)
-                with data.threads():
-                    less = short.learn(data.stack, machine, Start(rest, one.solution.beta, machine))
-                    if less.gap <= self.tol and not less.weights[idle].any():
-                        less = less.certified(
-                            Entries(data.stack, data.sizes()), machine, fit.learner
-                        )
-                if less.gap <= self.tol and not less.weights[idle].any():
-                    history = [*one.history, less.history[-1]]
-                    one = replace(less, n_solves=one.n_solves + less.n_solves, history=history)
-                    break
-            found.append(one)
-        return replace(fit, learned=found)
+        pruned = [
+            self._without_small_weights(fit, machine, learned)
+            for machine, learned in zip(fit.machines, fit.learned, strict=True)
+        ]
+        return replace(fit, learned=pruned)
+
+    def _without_small_weights(self, fit: Fit, machine: Any, learned: Learned) -> Learned:
+        """Return what was learned for a machine, without small weights if the gap stays within tol.
+
+        Parameters
+        ----------
+        fit : Fit
+            The fit of all machines.
+        machine : Machine
+            One of its machines.
+        learned : Learned
+            What was learned for this machine.
+        """
+        # A learner that was succeeded by another one has met a kink of the value, where no step
+        # shows what other weights would give.
+        if learned.gap > self.tol or learned.weights.ndim > 1 or learned.ended_by is not None:
+            return learned
+        data, weights = fit.data, learned.weights
+        largest = weights.max(initial=0.0)
+        small = np.flatnonzero((weights > 0) & (weights < SMALL_WEIGHT * largest))
+        small = small[np.argsort(weights[small])]
+        # The other weights are moved by one step, which takes two iterations. A machine that needs
+        # more steps needs the kernels that were left out.
+        learner = type(fit.learner)(replace(fit.learner.options, max_iter=2))
+        for idle in (small, small[: len(small) // 2]):
+            if len(idle) == 0:
+                continue
+            other_weights = np.where(np.isin(np.arange(len(weights)), idle), 0.0, weights)
+            start = Start(other_weights, learned.solution.beta, machine)
+            with data.threads():
+                trial: Learned = learner.learn(data.stack, machine, start)
+                if self._meets_gap_without(trial, idle):
+                    entries = Entries(data.stack, data.sizes())
+                    trial = trial.certified(entries, machine, fit.learner)
+            if self._meets_gap_without(trial, idle):
+                history = [*learned.history, trial.history[-1]]
+                n_solves = learned.n_solves + trial.n_solves
+                return replace(trial, n_solves=n_solves, history=history)
+        return learned
+
+    def _meets_gap_without(self, learned: Learned, kernels: Indices) -> bool:
+        """Whether a gap is within `tol` and these kernels have no weight."""
+        return learned.gap <= self.tol and not learned.weights[kernels].any()
 
     def function(self, fit: Fit) -> Function:
         beta, intercept = self.coefficients(fit)
@@ -256,26 +292,43 @@ class WeightMethod(Method):
             "converged_": fit.gap <= self.tol,
         }
         if self.parameters.learns_C:
-            attributes["C_"] = np.array([one.C for one in fit.learned])
+            attributes["C_"] = np.array([learned.C for learned in fit.learned])
         return attributes
 
     def last_solver(self, learned: Sequence[Learned]) -> str | None:
-        """Return the name of what found the weights; None where they are given."""
+        """Return the name of the solver that found the weights; None where they are given."""
         if self.parameters.weights is not None:
             return None
-        successors = {one.ended_by for one in learned if one.ended_by is not None}
+        successors = {result.ended_by for result in learned if result.ended_by is not None}
         return min(successors, default=str(self.parameters.solver))
 
 
 def _has_no_slack(task: Task) -> bool:
-    """Whether the machines of a task are those of C = ∞."""
+    """Return whether the machines of a task are those of C = ∞."""
     return isinstance(task, Classes) and task.is_hard
 
 
 def workers_of(n_jobs: Any, data: TrainingSet, default: int, verbose: Any) -> int:
-    """Return how many threads `n_jobs` means; one where a training set cannot be shared."""
-    wanted = default if n_jobs is None else effective_n_jobs(n_jobs)
-    return wanted if wanted == 1 or (data.shareable and not verbose) else 1
+    """Return the number of threads that `n_jobs` stands for.
+
+    Parameters
+    ----------
+    n_jobs : int or None
+        As in scikit-learn.
+    data : TrainingSet
+        The training set, on which there may be one thread only.
+    default : int
+        The number that None stands for.
+    verbose : bool
+        Whether progress is shown, which takes one thread.
+    """
+    n_threads = default if n_jobs is None else effective_n_jobs(n_jobs)
+    if n_threads == 1 or (data.shareable and not verbose):
+        return n_threads
+    return 1
+
+
+# Recipes and fits ---------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -285,15 +338,15 @@ class Recipe:
     Attributes
     ----------
     kernels : KernelOptions
-        The kernels and the form in which they are kept.
+        The kernels and the form in which they are stored.
     method : Method
         How their weights are learned.
     task : Task
-        From targets to machines, from outputs to predictions.
+        What turns targets into machines, and outputs into predictions.
     tol : float
         The gap to reach.
     verbose : bool
-        Whether to print in which form the kernels are kept.
+        Whether to print in which form the kernels are stored.
     """
 
     kernels: KernelOptions
@@ -304,18 +357,18 @@ class Recipe:
 
 
 class Lead(NamedTuple):
-    """The weights and slopes of a fit that the same fit to other samples may start from.
+    """The weights and gradients of a fit, from which the same fit of another fold can start.
 
     Attributes
     ----------
     weights : ndarray of shape (P,) or (outputs, P)
-        Its weights.
+        The weights of the fit.
     slopes : list of ndarray of shape (P,), or None
-        ½ βᵀK_mβ of every machine with one output, as certified.
+        The certified gradients ½ βᵀK_mβ of every machine; None of machines with several outputs.
     single : list of bool
         Whether each machine has one output.
     classes : ndarray or None
-        The classes of its samples.
+        The classes of the fit's samples.
     """
 
     weights: Array
@@ -324,29 +377,29 @@ class Lead(NamedTuple):
     classes: AnyArray | None
 
 
-# What was learned ---------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Fit:
-    """A fit: what was learned from a training set, one `Learned` per machine.
+    """What was learned from a training set, one `Learned` per machine.
 
     Attributes
     ----------
     recipe : Recipe
+        The recipe of the fit.
     task, method : Task, Method
-        Those of the recipe, with what they read of the training set.
+        Those of the recipe, with all that depends on the training set.
     data : TrainingSet
-        The kernels.
+        The samples that count, with their kernels.
     machines : list
         One per output, or one for all.
     learner : Learner
         What learned the weights, and states the bound that they prove.
     learned : list of Learned
-    is_led : bool
-        Whether a like fit has led it, by which kernels are left to the certificate.
+        What was learned for each machine.
+    has_leads : bool
+        Whether it started from another fold's fit. The gradients of some kernels are then computed
+        by the certificate only.
     rule : object
-        What the method has completed the fit with.
+        What the method has computed after the certificate.
     """
 
     recipe: Recipe
@@ -356,61 +409,67 @@ class Fit:
     machines: list[Any] = field(repr=False)
     learner: Any = field(repr=False)
     learned: list[Any] = field(repr=False)
-    is_led: bool = False
+    has_leads: bool = False
     rule: Any = field(default=None, repr=False)
 
     @property
     def beta(self) -> Array:
-        """Coefficients of the distinct samples, (outputs, n); a joint machine has one row per
-        class."""
+        """Coefficients of the distinct samples, of shape (outputs, n).
+
+        A joint machine has one output per class.
+        """
         return self.method.coefficients(self)[0]
 
     @property
     def support(self) -> Indices:
-        """Which distinct samples have a coefficient, in the order of the samples given."""
+        """The distinct samples with a coefficient, in the order in which samples were given."""
         support = self.method.support(self)
         return np.asarray(support[np.argsort(self.data.kept[support])])
 
     @property
     def intercept(self) -> Array:
-        """Constants of the outputs."""
+        """The constants of the outputs."""
         return self.method.coefficients(self)[1]
 
     @property
     def weights(self) -> Array:
-        """The weights, (P,), or one row per output where outputs have their own."""
-        return (
-            self.learned[0].weights
-            if len(self.learned) == 1
-            else np.array([one.weights for one in self.learned])
-        )
+        """The weights, of shape (P,), or (outputs, P) where outputs have their own."""
+        if len(self.learned) == 1:
+            weights: Array = self.learned[0].weights
+            return weights
+        return np.array([learned.weights for learned in self.learned])
 
     @property
     def gap(self) -> float:
         """The largest relative duality gap."""
-        return float(max(one.gap for one in self.learned))
+        return float(max(learned.gap for learned in self.learned))
 
     @property
     def lead(self) -> Lead:
-        """The weights and slopes that the same fit to other samples may start from."""
+        """The weights and gradients from which the same fit of another fold can start."""
         single = [machine.has_one_output for machine in self.machines]
-        each = zip(self.learned, single, strict=True)
-        slopes = [
-            one.q if own and np.shape(one.q) == one.weights.shape else None for one, own in each
-        ]
+        slopes = []
+        for learned, has_one_output in zip(self.learned, single, strict=True):
+            is_known = has_one_output and np.shape(learned.q) == learned.weights.shape
+            slopes.append(learned.q if is_known else None)
         return Lead(self.weights, slopes, single, self.task.classes)
 
     def eta(self) -> Array:
-        """Return the weights of every output, (outputs, P); the classes of a joint machine may
-        share theirs."""
-        eta = np.concatenate([np.atleast_2d(one.weights) for one in self.learned])
+        """Return the weights of every output, of shape (outputs, P).
+
+        The classes of a joint machine may share their weights.
+        """
+        eta = np.concatenate([np.atleast_2d(learned.weights) for learned in self.learned])
         return np.broadcast_to(eta, (len(self.beta), eta.shape[1]))
 
     def starts(self, n: int) -> list[Start]:
-        """Return where a fit to the same n samples, or to nearly the same, starts; coefficients are
-        of all samples."""
+        """Return starts for another fit to the same n samples, or to nearly the same.
+
+        Their coefficients are those of all samples, not of the distinct ones only.
+        """
         return [
-            Start(one.weights, spread(one.solution.beta, self.data.kept, n)) for one in self.learned
+            Start(learned.weights, spread(learned.solution.beta, self.data.kept, n))
+            for learned in self.learned
         ]
 
     def decide(self, outputs: Array) -> Any:
@@ -418,11 +477,11 @@ class Fit:
         return self.task.decide(outputs, self.intercept)
 
     def attributes(self) -> Settings:
-        """Return the fitted attributes."""
+        """Return the fitted attributes of an estimator, by name."""
         beta, intercept = self.method.coefficients(self)
         support = self.support
         names, views = self.data.names()
-        own = {
+        attributes = {
             "kernel_names_": names,
             "view_names_": views,
             "support_": self.data.kept[support],
@@ -433,28 +492,42 @@ class Fit:
             **self.method.progress(self),
         }
         if self.task.classes is not None:
-            own["classes_"] = self.task.classes
-        return own | self.method.attributes(self)
+            attributes["classes_"] = self.task.classes
+        return attributes | self.method.attributes(self)
 
     def light(self) -> Fit:
-        """Return the fit without matrices: its function can be made, and its attributes are
-        known."""
-        learned = [replace(one, start=COLD) for one in self.learned]
+        """Return the fit without its matrices and starts.
+
+        Its function and its attributes can still be computed.
+        """
+        learned = [replace(result, start=COLD) for result in self.learned]
         return replace(self, data=self.data.light(), learner=None, learned=learned)
 
 
 def history_of(learned: Sequence[Any], scales: Sequence[float], first: int = 1) -> Settings:
-    """Return the attributes that state objective and gap."""
+    """Return the fitted attributes that state objective, gap and iterations, by name.
+
+    Parameters
+    ----------
+    learned : sequence of Learned
+        What was learned for each machine.
+    scales : sequence of float
+        The factors of the machines' objectives.
+    first : int
+        The number of the first iteration.
+    """
+    history = []
+    for c, result in enumerate(learned):
+        for i, step in enumerate(result.history, start=first):
+            line = {"output": c, "iteration": i, **asdict(step)}
+            history.append(line | {"objective": scales[c] * step.objective})
+    objectives = [scale * result.objective for scale, result in zip(scales, learned, strict=True)]
     return {
-        "objective_": float(sum(s * one.objective for s, one in zip(scales, learned, strict=True))),
-        "duality_gap_": max(one.gap for one in learned),
-        "n_iter_": max(len(one.history) for one in learned) + first - 1,
-        "n_solves_": sum(one.n_solves for one in learned),
-        "history_": [
-            {"output": c, "iteration": i, **asdict(step), "objective": scales[c] * step.objective}
-            for c, one in enumerate(learned)
-            for i, step in enumerate(one.history, start=first)
-        ],
+        "objective_": float(sum(objectives)),
+        "duality_gap_": max(result.gap for result in learned),
+        "n_iter_": max(len(result.history) for result in learned) + first - 1,
+        "n_solves_": sum(result.n_solves for result in learned),
+        "history_": history,
     }
 
 
@@ -466,7 +539,7 @@ def coefficients_of(beta: Array, support: Indices) -> Array:
 
 
 def spread(beta: Array, rows: Indices, n: int) -> Array:
-    """Return coefficients of some rows as coefficients of all n samples."""
+    """Return coefficients of some rows as coefficients of all n samples, zero for the others."""
     full = np.zeros((n, *beta.shape[1:]))
     full[rows] = beta
     return full
@@ -478,16 +551,15 @@ def spread(beta: Array, rows: Indices, n: int) -> Array:
 def training_set(
     recipe: Recipe, task: Task, given: FitInput, store: KernelStore | None = None
 ) -> TrainingSet:
-    """Return the kernels of a recipe, fitted to the samples that count."""
+    """Return the training set of a recipe, with kernels fitted to the samples that count."""
     options = recipe.kernels
     if task.merges_repeats:
         counted = count_samples(options.approximation, given.X, given.y, given.weight)
     else:
         counted = DistinctSamples.all_of(given.X.shape[0], given.weight)
     y = None if given.y is None else given.y[counted.rows]
-    task.machines(
-        y, counted.weight
-    )  # parameters that do not serve are refused before the kernels are computed
+    # Parameters of machines that are not allowed are refused before kernels are computed.
+    task.machines(y, counted.weight)
     if options.device is not None:
         options = options.placed(len(counted.rows), task.host_samples)
     data = read_training_set(options, given.X, given.original, counted, store)
@@ -503,21 +575,22 @@ def fit(
     store: KernelStore | None = None,
     weights: Array | None = None,
 ) -> Fit:
-    """Learn from samples, certify, and leave idle kernels out.
+    """Return the certified fit of a recipe to samples, without kernels that are not needed.
 
     Parameters
     ----------
     recipe : Recipe
+        The kernels, and how their weights are learned for which machines.
     given : FitInput
         Validated samples.
     data : TrainingSet, optional
-        Their kernels, where these are known.
+        Their training set, if it is made already.
     starts : sequence of Start, optional
-        Where each machine starts, with coefficients of all samples given.
+        One per machine, with coefficients of all samples.
     store : KernelStore, optional
-        Holds kernels and starts of earlier fits to the same samples.
+        Holds training sets and starts of earlier fits to the same samples.
     weights : ndarray of shape (P,) or (outputs, P), optional
-        Weights that the machines start from, where nothing else is known.
+        Weights from which the machines start, in place of `starts`.
     """
     task = recipe.task.prepared(given)
     if data is None:
@@ -527,13 +600,13 @@ def fit(
         print(f"{recipe.task.name}: {data.stack.form}.", flush=True)
     if starts is not None:
         starts = [start.take(data.kept) for start in starts]
-    found = learn(recipe, given, data, starts, store, weights, task)
+    uncertified = learn(recipe, given, data, starts, store, weights, task)
     if not recipe.method.is_certified:
-        return recipe.method.completed(found)
-    (done,) = certify([found])
+        return recipe.method.completed(uncertified)
+    (certified,) = certify([uncertified])
     if store is not None:
-        store.keep(data, done)
-    return done.method.pruned(done)
+        store.keep(data, certified)
+    return certified.method.pruned(certified)
 
 
 def learn(
@@ -545,8 +618,11 @@ def learn(
     weights: Array | None = None,
     prepared: Task | None = None,
 ) -> Fit:
-    """Learn from samples whose kernels are known, without a certificate; coefficients of starts are
-    of `data`."""
+    """Return a fit to samples whose training set is made, without a certificate.
+
+    The arguments are those of `fit`, except that coefficients of starts are those of the distinct
+    samples, and that `prepared` is the task as it depends on the samples, if that is known.
+    """
     task = recipe.task.prepared(given) if prepared is None else prepared
     y = targets_of_kept(given, data)
     machines = task.machines(y, data.weight)
@@ -554,16 +630,26 @@ def learn(
         method = recipe.method.resolved(task, data, y)
         learner = method.learner(task, data, machines)
     if weights is not None:
-        each = np.atleast_2d(weights)
-        single = [machine.has_one_output and len(each) == len(machines) for machine in machines]
-        starts = [Start(each[c] if own else weights) for c, own in enumerate(single)]
+        starts = _starts_at(weights, machines)
     if store is not None and recipe.method.is_certified:
         starts = store.starts(data, learner, machines, starts)
-    own = [COLD] * len(machines) if starts is None or len(starts) != len(machines) else list(starts)
+    # Starts of other targets may be too few, or too many.
+    if starts is None or len(starts) != len(machines):
+        starts = [COLD] * len(machines)
     with data.threads():
-        learned = method.learn(task, data, machines, learner, own)
-    is_led = any(start.similar_q is not None for start in own)
-    return Fit(recipe, task, method, data, machines, learner, learned, is_led)
+        learned = method.learn(task, data, machines, learner, list(starts))
+    has_leads = any(start.similar_q is not None for start in starts)
+    return Fit(recipe, task, method, data, machines, learner, learned, has_leads)
+
+
+def _starts_at(weights: Array, machines: Sequence[Any]) -> list[Start]:
+    """Return starts with given weights, of shape (P,) or (outputs, P), one per machine."""
+    rows = np.atleast_2d(weights)
+    starts = []
+    for c, machine in enumerate(machines):
+        has_row = machine.has_one_output and len(rows) == len(machines)
+        starts.append(Start(rows[c] if has_row else weights))
+    return starts
 
 
 def targets_of_kept(given: FitInput, data: TrainingSet) -> TargetLike:
@@ -577,61 +663,81 @@ def follow(
     recipes: Sequence[Recipe],
     given: FitInput,
     data: TrainingSet,
-    like: Sequence[Lead] = (),
+    leads: Sequence[Lead] = (),
     starts: Sequence[Start] | None = None,
 ) -> list[Fit]:
-    """Follow a path: every fit starts where the one before it ended, without certificates.
+    """Return the fits of a path, each started from the one before it, without certificates.
 
     Parameters
     ----------
     recipes : sequence of Recipe
-        Those of a path differ in C.
-    given, data
-        The samples, and their kernels.
-    like : sequence of Lead
-        The same path on other samples, whose weights move nearly as these do: weights differ less
-        from fold to fold than from one C to the next.
+        The recipes of a path differ in C.
+    given : FitInput
+        Validated samples.
+    data : TrainingSet
+        Their training set.
+    leads : sequence of Lead
+        Weights and gradients of the same path in another fold. Weights differ less between folds
+        than between neighbouring values of C.
     starts : sequence of Start, optional
-        Where the first fit starts, with coefficients of all samples given.
+        Starts of the first fit, with coefficients of all samples.
     """
-    found: list[Fit] = []
-    own = None if starts is None else [start.take(data.kept) for start in starts]
+    fits: list[Fit] = []
+    next_starts = None
+    if starts is not None:
+        next_starts = [start.take(data.kept) for start in starts]
     for i, recipe in enumerate(recipes):
-        before = own if not found else [one.start for one in found[-1].learned]
-        if like:
-            before = _led(before, found, like[: i + 1])
-        found.append(learn(recipe, given, data, before))
-    return found
+        if fits:
+            next_starts = [learned.start for learned in fits[-1].learned]
+        if leads:
+            previous = fits[-1] if fits else None
+            next_starts = _led_starts(next_starts, previous, leads[: i + 1])
+        fits.append(learn(recipe, given, data, next_starts))
+    return fits
 
 
-def _led(before: Sequence[Start] | None, found: Sequence[Fit], like: Sequence[Lead]) -> list[Start]:
-    """Return where every machine of a fit on a path starts, given the same path on other samples.
+def _led_starts(
+    starts: Sequence[Start] | None, previous: Fit | None, leads: Sequence[Lead]
+) -> list[Start]:
+    """Return starts with the weights and gradients of another fold.
 
-    The weights are those of the other path at this place. If this path has a fit already, they are
-    its last weights, changed as the other path changed them in the last step.
+    The first fit of a path has the weights of the other fold at the same C. Each later fit has the
+    weights of the fit before it, changed by as much as those of the other fold have changed from
+    that C to this one.
+
+    Parameters
+    ----------
+    starts : sequence of Start or None
+        Starts of this path, of which the coefficients are taken.
+    previous : Fit or None
+        The fit before on this path.
+    leads : sequence of Lead
+        Those of the other fold up to the same C.
     """
-    own = like[-1].weights
-    guess = own
-    if found and found[-1].weights.shape == own.shape:
-        moved = np.maximum(found[-1].weights + (own - like[-2].weights), 0.1 * own)
-        guess = moved if np.all(moved.sum(axis=-1) > 0) else own
-    led = []
-    for c, (slopes, single) in enumerate(zip(like[-1].slopes, like[-1].single, strict=True)):
-        start = COLD if before is None else before[c]
-        weights = np.atleast_2d(guess)[c] if single else guess
-        led.append(replace(start.with_weights(weights), similar_q=slopes))
-    return led
+    lead = leads[-1]
+    weights = lead.weights
+    if previous is not None and previous.weights.shape == lead.weights.shape:
+        change = lead.weights - leads[-2].weights
+        changed = np.maximum(previous.weights + change, MIN_FRACTION_OF_LEAD * lead.weights)
+        if np.all(changed.sum(axis=-1) > 0):
+            weights = changed
+    led_starts = []
+    for c, (slopes, has_one_output) in enumerate(zip(lead.slopes, lead.single, strict=True)):
+        start = COLD if starts is None else starts[c]
+        machine_weights = np.atleast_2d(weights)[c] if has_one_output else weights
+        led_starts.append(replace(start.with_weights(machine_weights), similar_q=slopes))
+    return led_starts
 
 
 # What fits prove, and what they predict -----------------------------------------------------------
 
 
-def certify(fits: Sequence[Fit], numbers: int = 2**24) -> list[Fit]:
+def certify(fits: Sequence[Fit], numbers: int = MAX_SHARED_PRODUCTS) -> list[Fit]:
     """Return the fits with certified objectives and gaps.
 
-    A fit that met `tol` by its learner's bounds and does not by its certificate is learned again in
-    double precision. Plain fits to one training set are certified together: entries are computed
-    once for as many of them as have `numbers` products at most.
+    A fit whose gap is within `tol` by its learner's bounds and above it by its certificate is
+    learned again in double precision. Plain fits to one training set are certified together:
+    entries are computed once for as many of them as have `numbers` products at most.
     """
     certified_fits: list[Fit] = []
     for group in _groups(fits, numbers):
@@ -641,7 +747,7 @@ def certify(fits: Sequence[Fit], numbers: int = 2**24) -> list[Fit]:
 
 
 def _certified_together(fits: Sequence[Fit]) -> list[Fit]:
-    """Return fits to one training set with certificates of all that has none yet."""
+    """Return fits to one training set, with certificates of the machines that have none yet."""
     learned = [machine_fit for fit in fits for machine_fit in fit.learned]
     if all(machine_fit.is_final for machine_fit in learned):
         return list(fits)
@@ -666,52 +772,76 @@ def _certified(fit: Fit, entries: Entries) -> Fit:
 
 
 def _groups(fits: Sequence[Fit], numbers: int) -> list[list[Fit]]:
-    """Return fits in groups that are certified together."""
+    """Return fits in groups that are certified together, in their order.
+
+    A group has plain fits to one training set, with `numbers` products Kβ of all kernels at most,
+    or a single fit.
+    """
     groups: list[list[Fit]] = []
-    room = 0
+    free_columns = 0
     for fit in fits:
         stack = fit.data.stack
-        plain = all(type(one) is Learned for one in fit.learned) and fit.data.device is None
-        columns = sum(one.solution.beta[0].size for one in fit.learned)
-        if not groups or not plain or groups[-1][0].data is not fit.data or room < columns:
+        is_plain = fit.data.device is None and all(
+            type(learned) is Learned for learned in fit.learned
+        )
+        n_columns = sum(learned.solution.beta[0].size for learned in fit.learned)
+        can_join = bool(groups) and is_plain and groups[-1][0].data is fit.data
+        if not can_join or free_columns < n_columns:
             groups.append([])
-            room = numbers // (stack.n_kernels * stack.n_samples) if plain else 0
+            free_columns = 0
+            if is_plain:
+                free_columns = numbers // (stack.n_kernels * stack.n_samples)
         groups[-1].append(fit)
-        room -= columns
+        free_columns -= n_columns
     return groups
 
 
 def _settled(rough: Fit, fit: Fit) -> Fit:
-    """Return a fit learned again, if it meets the gap asked for by its learner's bounds and not by
-    its certificate.
+    """Return a certified fit, learned again if only rounding keeps a gap above `tol`.
 
-    Kernels that a like fit has left out are read first; then the entries are those in double
-    precision.
+    That is so if a gap is within `tol` by the learner's bounds and above it by the certificate.
+    After leads the fit is learned again with all gradients, else with entries in double precision.
+
+    Parameters
+    ----------
+    rough : Fit
+        The fit before the certificate.
+    fit : Fit
+        The certified fit.
     """
     tol = fit.recipe.tol
-    if not any(
-        one.gap > tol >= before.gap for one, before in zip(fit.learned, rough.learned, strict=True)
-    ):
+    lost_gap = any(
+        certified.gap > tol >= learned.gap
+        for certified, learned in zip(fit.learned, rough.learned, strict=True)
+    )
+    if not lost_gap:
         return fit
-    data = fit.data if fit.is_led else fit.data.in_double()
+    data = fit.data if fit.has_leads else fit.data.in_double()
     if data is None:
         return fit
     learner = fit.method.learner(fit.task, data, fit.machines)
-    starts = [one.start.without_products() for one in rough.learned]
+    starts = [learned.start.without_products() for learned in rough.learned]
     with data.threads():
         learned = fit.method.learn(fit.task, data, fit.machines, learner, starts)
-    return certify([replace(fit, data=data, learner=learner, learned=learned, is_led=False)])[0]
+    (settled,) = certify(
+        [replace(fit, data=data, learner=learner, learned=learned, has_leads=False)]
+    )
+    return settled
 
 
 def outputs(fits: Sequence[Fit], X: MatrixLike) -> list[Array]:
-    """Return the outputs of every fit for validated samples, (n, outputs), from one evaluation of
-    the kernels."""
+    """Return the outputs of every fit for validated samples, each of shape (n, outputs).
+
+    The kernels of plain fits to one training set are evaluated once.
+    """
     data = fits[0].data
-    if not all(one.method.is_plain and one.data.kept is data.kept for one in fits):
-        return [one.method.function(one).outputs(X) for one in fits]
-    each = [one.beta for one in fits]
-    beta = np.concatenate(each)
+    if not all(fit.method.is_plain and fit.data.kept is data.kept for fit in fits):
+        return [fit.method.function(fit).outputs(X) for fit in fits]
+    betas = [fit.beta for fit in fits]
+    beta = np.concatenate(betas)
+    eta = np.concatenate([fit.eta() for fit in fits])
     support = np.flatnonzero(np.any(beta != 0, axis=0))
-    values = data.expansion(beta, support, np.concatenate([one.eta() for one in fits])).values(X)
-    parts = np.split(values, np.cumsum([len(one) for one in each])[:-1], axis=1)
-    return [part + one.intercept for part, one in zip(parts, fits, strict=True)]
+    values = data.expansion(beta, support, eta).values(X)
+    first_columns = np.cumsum([len(beta_of_fit) for beta_of_fit in betas])[:-1]
+    values_by_fit = np.split(values, first_columns, axis=1)
+    return [values + fit.intercept for values, fit in zip(values_by_fit, fits, strict=True)]

@@ -1,5 +1,7 @@
-"""Tasks: from targets to machines, from outputs to predictions, and the path that a search
-follows."""
+"""Tasks: machines for the targets of an estimator, and predictions from the machines' outputs.
+
+A `PathRule` says which parameter of an estimator a search follows.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from kernelmosaic._checks import check_C, check_choice, check_count, check_positive, warn_caller
 from kernelmosaic._typing import AnyArray, Array, Indices, SampleWeight, TargetLike
+from kernelmosaic.engine.calibration import Calibration
 from kernelmosaic.engine.samples import FitInput
+from kernelmosaic.engine.scoring import HeldOutPredictor, Score
 from kernelmosaic.engine.training_set import TrainingSet
 from kernelmosaic.machines.base import (
     SVC,
@@ -31,19 +35,22 @@ from kernelmosaic.machines.base import (
     SharedMachines,
 )
 
-Score = Callable[[Any, Any, Any], float]
+#: Outputs of novelty detection are zero if they are at most this fraction of the offset.
+ROUNDING_OF_BOUNDARY = 1e-9
 
-
-# What a search reads of a task --------------------------------------------------------------------
+# Scores of predictions ----------------------------------------------------------------------------
 
 
 def accuracy(y: TargetLike, predicted: AnyArray, sample_weight: SampleWeight) -> float:
-    """Return the share of samples whose class, or all labels, are right.
+    """Return the fraction of samples whose class, or all of whose labels, are right.
 
-    Targets were checked before the folds were made, and there are many small folds.
+    Targets are not checked, as in scikit-learn: they were before the folds were made, and there are
+    many small folds.
     """
-    right = predicted == y
-    return float(np.average(right.all(axis=1) if np.ndim(y) == 2 else right, weights=sample_weight))
+    is_right = predicted == y
+    if np.ndim(y) == 2:
+        is_right = is_right.all(axis=1)
+    return float(np.average(is_right, weights=sample_weight))
 
 
 def r_squared(y: TargetLike, predicted: AnyArray, sample_weight: SampleWeight) -> float:
@@ -56,54 +63,61 @@ def r_squared(y: TargetLike, predicted: AnyArray, sample_weight: SampleWeight) -
 def pinball_gain(
     y: TargetLike, predicted: AnyArray, sample_weight: SampleWeight, quantile: Any
 ) -> float:
-    """Return minus the mean pinball loss, of several quantiles the mean over them."""
+    """Return minus the mean pinball loss, averaged over samples and quantiles.
+
+    `predicted` has one column per quantile where there are several.
+    """
     from sklearn.metrics import mean_pinball_loss
 
     if np.ndim(quantile) == 0:
         return -float(mean_pinball_loss(y, predicted, sample_weight=sample_weight, alpha=quantile))
-    return float(
-        np.mean(
-            [
-                pinball_gain(y, f, sample_weight, q)
-                for q, f in zip(quantile, predicted.T, strict=True)
-            ]
-        )
-    )
+    gains = [
+        pinball_gain(y, f, sample_weight, q) for q, f in zip(quantile, predicted.T, strict=True)
+    ]
+    return float(np.mean(gains))
+
+
+# Paths of searches --------------------------------------------------------------------------------
 
 
 def mean_deviation(given: FitInput) -> float:
-    """Return the standard deviation of the targets, its mean over several; one if they are
-    constant."""
-    return float(np.mean([_deviation(y, given.weight) for y in np.atleast_2d(given.y.T)])) or 1.0
+    """Return the standard deviation of the targets, averaged over several targets.
+
+    It is one if the targets are constant.
+    """
+    deviations = [_deviation(y, given.weight) for y in np.atleast_2d(given.y.T)]
+    return float(np.mean(deviations)) or 1.0
 
 
 def _deviation(y: Array, weight: Array | None) -> float:
-    """Return the standard deviation; the same to the last digit for a sample of weight two and one
-    given twice."""
-    values, at = np.unique(y, return_inverse=True)
-    counts = np.bincount(at, weights=weight)
-    return float(
-        np.sqrt(np.average((values - np.average(values, weights=counts)) ** 2, weights=counts))
-    )
+    """Return the standard deviation of one target.
+
+    It is computed from distinct values, so that a sample of weight two and a sample given twice
+    have the same deviation to the last digit.
+    """
+    values, value_of_sample = np.unique(y, return_inverse=True)
+    counts = np.bincount(value_of_sample, weights=weight)
+    mean = np.average(values, weights=counts)
+    return float(np.sqrt(np.average((values - mean) ** 2, weights=counts)))
 
 
 @dataclass(frozen=True)
 class PathRule:
-    """The path that a search follows.
+    """The parameter that a search follows, and how.
 
     Attributes
     ----------
     parameter : str
         The parameter that is searched.
     range : tuple of float
-        Between which values, where the number of values is given.
+        The least and the largest value, in units, where only the number of values is given.
     descending : bool
-        Whether large values come first: paths begin with the smoothest model.
+        Whether large values have smooth models. Paths begin with the smoothest model.
     unit : callable or None
-        Called with a `FitInput`; returns the unit of the parameter.
+        Called with a `FitInput`, returns the unit of the parameter; None means one.
     strata : callable or None
-        Called with y; returns what folds are stratified by. None means classes, where there are
-        any.
+        Called with y, returns the strata of the samples, which folds have in equal parts. None
+        means the classes, if there are any.
     score : callable or None
         The default score of a fold, called with y, predictions and weights.
     """
@@ -116,8 +130,17 @@ class PathRule:
     score: Score | None = None
 
     def values(self, Cs: Any, given: FitInput) -> Array:
-        """Return the values to try, in ascending order; `Cs` has them, or is their number."""
-        if isinstance(Cs, int | np.integer) and not isinstance(Cs, bool):
+        """Return the values to try, in ascending order, or raise.
+
+        Parameters
+        ----------
+        Cs : int or array-like
+            The values, or their number.
+        given : FitInput
+            All samples of the search, on which the unit may depend.
+        """
+        is_number_of_values = isinstance(Cs, int | np.integer) and not isinstance(Cs, bool)
+        if is_number_of_values:
             low, high = np.log10(self.range)
             unit = 1.0 if self.unit is None else self.unit(given)
             return np.logspace(low, high, check_count("Cs", Cs)) * unit
@@ -125,7 +148,8 @@ class PathRule:
             values = np.asarray(Cs, dtype=np.float64)
         except (TypeError, ValueError):
             values = np.empty(0)
-        if values.ndim != 1 or len(values) == 0 or not np.all(np.isfinite(values) & (values > 0)):
+        is_list = values.ndim == 1 and len(values) > 0
+        if not is_list or not np.all(np.isfinite(values) & (values > 0)):
             raise ValueError(
                 f"Cs={Cs!r}: give how many values to try, or a list of positive, finite numbers."
             )
@@ -137,20 +161,21 @@ class PathRule:
 
 @dataclass(frozen=True, eq=False)
 class Task(ABC):
-    """From targets to machines, and from outputs to predictions, by an estimator's parameters.
+    """The machines of targets, and the predictions of outputs, by an estimator's parameters.
 
     Attributes
     ----------
     name : str
         The estimator, for messages.
     classes : ndarray or None
-        The classes of the training samples, known once the task is prepared.
+        The classes of the training samples; None before `prepared` has set them.
     """
 
     name: str
     classes: Any = None
 
-    #: Up to how many samples the host is faster than a GPU, which waits for it between small steps.
+    #: The number of samples up to which the host is faster than a GPU, which waits for the host
+    #: between small steps.
     host_samples: ClassVar[int] = 2000
     #: Whether repeated samples are merged into one.
     merges_repeats: ClassVar[bool] = True
@@ -158,7 +183,7 @@ class Task(ABC):
     takes_labels: ClassVar[bool] = False
 
     def prepared(self, given: FitInput) -> Self:
-        """Return the task with what it reads of a training set."""
+        """Return the task with all that depends on the training set, such as the classes."""
         return self
 
     @abstractmethod
@@ -176,6 +201,39 @@ class Task(ABC):
         """Return the number of support vectors, of every class where there are classes."""
         return np.array([len(support)])
 
+    def calibrate(self, outputs: Array, rows: Indices, samples: FitInput, method: str) -> Any:
+        """Return what turns outputs into predictions of another kind; None of most tasks.
+
+        Of classes that are probabilities, of censored times survival functions.
+
+        Parameters
+        ----------
+        outputs : ndarray of shape (n_held,) or (n_held, outputs)
+            The outputs of samples while they were held out.
+        rows : ndarray of shape (n_held,)
+            Which of the samples these are.
+        samples : FitInput
+            All samples of a search.
+        method : str
+            One of `CALIBRATIONS`; read for classes only.
+        """
+        return None
+
+    def predictor(
+        self, held_out: HeldOutPredictor, calibration: Callable[[], Any]
+    ) -> HeldOutPredictor:
+        """Return the estimator that scorers receive, with all kinds of predictions of the task.
+
+        Parameters
+        ----------
+        held_out : HeldOutPredictor
+            Outputs and predictions of held-out samples.
+        calibration : callable
+            Returns what `calibrate` has made of other samples. It is called by those scorers only
+            that ask for such predictions.
+        """
+        return held_out
+
 
 def find_classes(y: AnyArray, weight: Array | None, name: str) -> AnyArray:
     """Return the classes of the samples that count, in order, or raise if y holds no classes or a
@@ -190,12 +248,22 @@ def find_classes(y: AnyArray, weight: Array | None, name: str) -> AnyArray:
 
 
 def class_factors(class_weight: Any, y: TargetLike, weight: Array, classes: AnyArray) -> Array:
-    """Return the factor of every sample's weight that `class_weight` gives its class."""
+    """Return the factors by which `class_weight` multiplies the samples' weights, or raise.
+
+    Parameters
+    ----------
+    class_weight : dict, "balanced" or None
+        As in :class:`~kernelmosaic.MKLClassifier`.
+    y, weight : ndarray of shape (n,)
+        The classes of the samples, and how much each counts.
+    classes : ndarray
+        All classes, in order.
+    """
     if class_weight is None:
         return np.ones(len(y))
     labels = Labels(classes).codes(y)
     if isinstance(class_weight, str) and class_weight == "balanced":
-        # By the weights, not by rows: a repeated sample is one row here.
+        # Classes are balanced by weights, not by rows: a repeated sample is one row here.
         totals = np.bincount(labels, weights=weight)
         return np.asarray((weight.sum() / (len(totals) * totals))[labels])
     if not isinstance(class_weight, dict):
@@ -220,7 +288,7 @@ class ClassTask(Task):
         return replace(self, classes=find_classes(given.y, given.weight, self.name))
 
     def labels(self, y: TargetLike) -> Indices:
-        """Return the places of classes among all."""
+        """Return classes as numbers."""
         return Labels(self.classes).codes(y)
 
     def decide(self, outputs: Array, intercept: Array) -> AnyArray:
@@ -228,6 +296,33 @@ class ClassTask(Task):
 
     def count_support(self, y: TargetLike, support: Indices) -> Indices:
         return np.array([np.count_nonzero(y[support] == c) for c in self.classes])
+
+    def calibrate(
+        self, outputs: Array, rows: Indices, samples: FitInput, method: str
+    ) -> Calibration:
+        """Return the probabilities of classes, or labels, as a function of decision values.
+
+        Samples count as they do in a fit, so that a decision value of zero has the probability ½
+        whatever the weights of the classes. Samples whose class is none of `classes` do not count.
+        """
+        weight = np.ones(len(samples.y)) if samples.weight is None else samples.weight
+        if samples.y.ndim == 2:
+            return Calibration.fit(outputs, samples.y[rows], 2, weight[rows], method)
+        # A class whose samples all have weight zero is not among the classes.
+        counts = np.isin(samples.y, self.classes)
+        weight = weight.copy()
+        weight[counts] *= class_factors(
+            self.class_weight, samples.y[counts], weight[counts], self.classes
+        )
+        outputs = outputs[counts[rows]]
+        rows = rows[counts[rows]]
+        codes = Labels(self.classes).codes(samples.y[rows])
+        return Calibration.fit(outputs, codes, len(self.classes), weight[rows], method)
+
+    def predictor(
+        self, held_out: HeldOutPredictor, calibration: Callable[[], Any]
+    ) -> HeldOutPredictor:
+        return replace(held_out, probabilities=lambda outputs: calibration().probabilities(outputs))
 
 
 #: Machines that separate all classes in one problem, by the name `multi_class` gives them.
@@ -245,8 +340,10 @@ class Classes(ClassTask):
 
     @property
     def is_joint(self) -> bool:
-        """Whether all classes share one problem; two classes are the binary machine whatever
-        `multi_class` says."""
+        """Whether all classes share one problem.
+
+        Two classes are separated by the binary machine, whatever `multi_class` says.
+        """
         return self.multi_class in JOINT and self.classes is not None and len(self.classes) > 2
 
     @property
@@ -258,46 +355,65 @@ class Classes(ClassTask):
         """Whether no slack is allowed."""
         return isinstance(self.C, float | np.floating) and bool(np.isposinf(self.C))
 
+    @property
+    def _shares_weights(self) -> bool:
+        """Whether classes are separated one versus rest, with the same weights for all."""
+        return self.multi_class == "ovr-shared" and len(self.classes) > 2
+
     def machines(self, y: TargetLike, weight: Array) -> list[Any]:
         check_choice("multi_class", self.multi_class, ("ovr", "ovr-shared", *JOINT))
-        positive = self.classes[1:] if len(self.classes) == 2 else self.classes
         if self.is_hard:
-            if self.multi_class != "ovr" and len(positive) > 1:
-                raise ValueError(
-                    f"C=inf needs multi_class='ovr', not multi_class={self.multi_class!r}; give a"
-                    " finite C, or 'ovr'."
-                )
-            return [
-                SVC(np.where(y == c, 1.0, -1.0), sample_weight=(weight > 0).astype(np.float64))
-                for c in positive
-            ]
+            return self._hard_machines(y, weight)
         sample_C = weight
         if self.class_weight is not None:
             sample_C = weight * class_factors(self.class_weight, y, weight, self.classes)
-        shared = self.multi_class == "ovr-shared" and len(positive) > 1
-        if isinstance(self.C, str) and (
-            self.C != "learn" or not self.learned or shared or self.is_joint
-        ):
+        self._check_learned_C()
+        if self.is_joint:
+            return [self._joint_machine(y, sample_C)]
+        # A learned C is a factor of the samples' weights.
+        C = 1.0 if isinstance(self.C, str) else check_C(self.C, infinite=True)
+        machines = [SVC(labels, C, self.slack, sample_C) for labels in self._signed_labels(y)]
+        return [SharedMachines(machines)] if self._shares_weights else machines
+
+    def _signed_labels(self, y: TargetLike) -> list[Array]:
+        """Return +1 for the samples of each class, and −1 for the rest.
+
+        Of two classes these are the labels of the second alone.
+        """
+        positive_classes = self.classes[1:] if len(self.classes) == 2 else self.classes
+        return [np.where(y == c, 1.0, -1.0) for c in positive_classes]
+
+    def _hard_machines(self, y: TargetLike, weight: Array) -> list[Any]:
+        """Return the machines of C = ∞, one per class versus the rest, or raise."""
+        if self.multi_class != "ovr" and len(self.classes) > 2:
+            raise ValueError(
+                f"C=inf needs multi_class='ovr', not multi_class={self.multi_class!r}; give a"
+                " finite C, or 'ovr'."
+            )
+        counts = (weight > 0).astype(np.float64)
+        return [SVC(labels, sample_weight=counts) for labels in self._signed_labels(y)]
+
+    def _check_learned_C(self) -> None:
+        """Raise if C is a word other than "learn", or cannot be learned."""
+        if not isinstance(self.C, str):
+            return
+        can_be_learned = self.learned and not self._shares_weights and not self.is_joint
+        if self.C != "learn" or not can_be_learned:
             raise ValueError(
                 f"C={self.C!r}: give a positive number, or 'learn' with slack=2, weights=None and"
                 " multi_class='ovr'."
             )
-        if self.is_joint:
-            if self.slack != 1:
-                raise ValueError(
-                    f"slack={self.slack!r}: multi_class={self.multi_class!r} has slacks of norm 1"
-                    " only, as printed; give slack=1, or multi_class='ovr' or 'ovr-shared'."
-                )
-            C = check_C(self.C)
-            return [
-                JOINT[self.multi_class](
-                    self.labels(y), C, len(self.classes), sample_C, constants=True
-                )
-            ]
-        # A C to be learned is a factor of these.
-        C = 1.0 if isinstance(self.C, str) else check_C(self.C, infinite=True)
-        machines = [SVC(np.where(y == c, 1.0, -1.0), C, self.slack, sample_C) for c in positive]
-        return [SharedMachines(machines)] if shared else machines
+
+    def _joint_machine(self, y: TargetLike, sample_C: Array) -> MulticlassMachine:
+        """Return the machine that separates all classes in one problem, or raise."""
+        if self.slack != 1:
+            raise ValueError(
+                f"slack={self.slack!r}: multi_class={self.multi_class!r} has slacks of norm 1"
+                " only, as printed; give slack=1, or multi_class='ovr' or 'ovr-shared'."
+            )
+        C = check_C(self.C)
+        labels = self.labels(y)
+        return JOINT[self.multi_class](labels, C, len(self.classes), sample_C, constants=True)
 
 
 @dataclass(frozen=True, eq=False)
@@ -307,7 +423,7 @@ class Numbers(Task):
     Attributes
     ----------
     is_flat : bool
-        Whether predictions are a vector, known once the task is prepared.
+        Whether predictions are a vector; set by `prepared`.
     """
 
     loss: str = "epsilon"
@@ -333,13 +449,15 @@ class Numbers(Task):
         return replace(self, is_flat=given.y.ndim == 1 and not self.is_ordered)
 
     def machines(self, y: TargetLike, weight: Array) -> list[Any]:
-        each = [one for target in np.atleast_2d(y.T) for one in self._machines_of(target, weight)]
+        machines: list[Machine] = []
+        for target in np.atleast_2d(y.T):
+            machines += self._machines_of(target, weight)
         if self.is_ordered and y.ndim == 2 and y.shape[1] > 1:
             raise ValueError(
                 f"quantile={self.quantile!r}: several quantiles need a single target, but y has"
                 f" {y.shape[1]} columns; give one quantile, or one column at a time."
             )
-        return each if len(each) == 1 else [SharedMachines(each)]
+        return machines if len(machines) == 1 else [SharedMachines(machines)]
 
     def _machines_of(self, y: TargetLike, weight: Array) -> list[Machine]:
         """Return the machine of one target, or those of its quantiles."""
@@ -354,7 +472,8 @@ class Numbers(Task):
             values = np.atleast_1d(np.asarray(self.quantile, dtype=np.float64))
         except (TypeError, ValueError):
             values = np.empty(0)
-        if values.ndim != 1 or len(values) == 0 or not np.all(np.diff([0.0, *values, 1.0]) > 0):
+        is_list = values.ndim == 1 and len(values) > 0
+        if not is_list or not np.all(np.diff([0.0, *values, 1.0]) > 0):
             raise ValueError(
                 f"quantile={self.quantile!r}: give a number between 0 and 1, or a list of several"
                 " in increasing order."
@@ -375,13 +494,14 @@ class Novelty(Task):
     slack: int = 1
 
     def machines(self, y: TargetLike, weight: Array) -> list[Machine]:
-        # A price per share of the samples bounds how many are novel; of squared slacks it would
-        # have all of them be.
-        if self.slack == 1:
-            # By a power of two, which rounds nothing: the largest weight is of the order of one.
-            weight = np.ldexp(weight, -int(np.frexp(weight.max())[1]))
-        counted = float(weight.sum()) if self.slack == 1 else 1.0
-        return [OneClass(len(weight), 1.0 / (self.nu * counted), weight, self.slack)]
+        if self.slack != 1:
+            # Of squared slacks, a C that falls with the number of samples makes all of them novel.
+            return [OneClass(len(weight), 1.0 / self.nu, weight, self.slack)]
+        # With C = 1 / (ν Σ weights), ν bounds the fraction of samples that are novel. The weights
+        # are divided by a power of two, which rounds nothing, so that the largest is about one.
+        weight = np.ldexp(weight, -int(np.frexp(weight.max())[1]))
+        total = float(weight.sum())
+        return [OneClass(len(weight), 1.0 / (self.nu * total), weight, self.slack)]
 
     def check(self, data: TrainingSet, normalize: str | None) -> None:
         varying = [] if normalize == "diagonal" else data.varying_diagonals()
@@ -394,12 +514,12 @@ class Novelty(Task):
             )
 
     def distances(self, outputs: Array, intercept: Array) -> Array:
-        """Return the outputs, with zero for those that differ from it by rounding, relative to the
-        offset."""
+        """Return the outputs, with zeros for those that are zero but for rounding."""
         values = outputs[:, 0]
-        # The boundary runs through samples, which must fall on the same side however many are
-        # predicted at once.
-        return np.where(np.abs(values) <= 1e-9 * abs(float(intercept[0])), 0.0, values)
+        # The boundary runs through training samples. These must be on the same side of it however
+        # many samples are predicted together, which rounds their outputs differently.
+        is_zero = np.abs(values) <= ROUNDING_OF_BOUNDARY * abs(float(intercept[0]))
+        return np.where(is_zero, 0.0, values)
 
     def decide(self, outputs: Array, intercept: Array) -> NDArray[np.int64]:
         return np.where(self.distances(outputs, intercept) >= 0, 1, -1)
@@ -410,40 +530,56 @@ class Novelty(Task):
 
 @dataclass(frozen=True, eq=False)
 class Labels:
-    """Classes in order.
+    """Classes in order, and their numbers in this order.
 
     Outputs have one column per class, or for two classes a single one, which is positive for the
-    second.
+    second class.
     """
 
     classes: AnyArray
 
     def codes(self, y: TargetLike) -> Indices:
-        """Return the places of classes in the order."""
+        """Return classes as numbers."""
         return np.asarray(np.searchsorted(self.classes, np.asarray(y)))
 
     def decide(self, outputs: Array) -> AnyArray:
-        """Return the class with the largest output; of a single output, the second class where it
-        is positive."""
-        one = outputs.shape[1] == 1
-        return np.asarray(
-            self.classes[(outputs[:, 0] > 0).astype(int) if one else outputs.argmax(axis=1)]
-        )
+        """Return the class with the largest output.
+
+        Of a single output, that is the second class where the output is positive.
+        """
+        if outputs.shape[1] == 1:
+            is_second = outputs[:, 0] > 0
+            return np.asarray(self.classes[is_second.astype(int)])
+        return np.asarray(self.classes[outputs.argmax(axis=1)])
 
     def spread(self, values: Array, classes: AnyArray, fill: float) -> Array:
-        """Return columns of some of the classes among those of all, `fill` in the others."""
+        """Return columns for all classes, given those of some.
+
+        Parameters
+        ----------
+        values : ndarray of shape (n, len(classes))
+            The columns of some classes.
+        classes : ndarray
+            These classes.
+        fill : float
+            The value in the columns of the other classes.
+        """
         full = np.full((len(values), len(self.classes)), fill)
         full[:, self.codes(classes)] = values
         return full
 
 
 def per_class(outputs: Array) -> Array:
-    """Return outputs with one column per class: a single one is that of the second class, its
-    negative the first's."""
+    """Return outputs with one column per class.
+
+    A single column is that of the second of two classes; the first class gets its negative.
+    """
     columns: Array = outputs if outputs.ndim > 1 else outputs[:, np.newaxis]
-    return columns if columns.shape[-1] > 1 else np.concatenate([-columns, columns], axis=-1)
+    if columns.shape[-1] > 1:
+        return columns
+    return np.concatenate([-columns, columns], axis=-1)
 
 
 def single(values: AnyArray) -> AnyArray:
-    """Return values of shape (n, outputs) as (n,) where there is one output."""
+    """Return values of shape (n, outputs), or of shape (n,) if there is one output."""
     return values[:, 0] if values.shape[1] == 1 else values

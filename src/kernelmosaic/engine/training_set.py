@@ -1,5 +1,7 @@
-"""The training set as learners read it: kernels fitted to its samples, exactly or in features; and
-a store of those."""
+"""Training sets: the samples of a fit with the kernels fitted to them, exactly or in features.
+
+A `KernelStore` holds training sets for further fits to the same samples.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ from kernelmosaic.engine.expansion import (
     PartialExpansion,
     PartialSums,
     SupportSums,
-    hide_rounding,
+    without_rounding,
 )
 from kernelmosaic.engine.samples import DistinctSamples, is_streamed, named_columns, warn_of_scales
 from kernelmosaic.gram.factory import make_feature_stack
@@ -48,6 +50,19 @@ from kernelmosaic.kernels.views import Entry, KernelSpec, lay_specs, view_names
 from kernelmosaic.learning.certificate import COLD, CombinedKernel, Start
 from kernelmosaic.learning.problem import Learner
 from kernelmosaic.stacking import several_tables
+
+#: Number of samples of which a stored matrix fits any budget: with smaller working sets, a program
+#: takes seconds that one block solves in milliseconds.
+MIN_STORED_SAMPLES = 128
+#: Number of features from which linear algebra has all threads: the factorisation of their products
+#: keeps several cores busy. Chosen by hand.
+MANY_FEATURES = 2000
+#: Number of samples of which the diagonals of kernels in features are computed to see whether they
+#: vary. Chosen by hand.
+N_DIAGONAL_SAMPLES = 1000
+#: Fraction of itself by which k(x, x) may vary between samples and still counts as constant. Chosen
+#: by hand, far above rounding.
+CONSTANT_DIAGONAL = 1e-3
 
 
 @dataclass(frozen=True)
@@ -77,7 +92,7 @@ class KernelOptions:
     estimator : str
         Name of the estimator, for warnings.
     host_samples : int or None
-        Up to how many samples the host is faster than a GPU; None leaves it to the task.
+        The number of samples up to which the host is faster than a GPU; None leaves it to the task.
     stores : bool
         Whether the matrices are to be stored; False where all samples are read a few times only.
     """
@@ -96,11 +111,21 @@ class KernelOptions:
     stores: bool = True
 
     def placed(self, n_samples: int, host_samples: int) -> KernelOptions:
-        """Return the same with n samples on the host, if it is faster than a GPU up to
-        `host_samples`."""
+        """Return these options, on the host instead of a GPU where that is faster.
+
+        Parameters
+        ----------
+        n_samples : int
+            The number of samples.
+        host_samples : int
+            The number of samples up to which the host is faster, where the options say nothing.
+        """
         on_gpu = str(self.device).startswith("cuda") and self.approximation is None
-        most = host_samples if self.host_samples is None else self.host_samples
-        return replace(self, device=None) if on_gpu and n_samples <= most else self
+        if self.host_samples is not None:
+            host_samples = self.host_samples
+        if on_gpu and n_samples <= host_samples:
+            return replace(self, device=None)
+        return self
 
 
 class TrainingSet(ABC):
@@ -133,9 +158,9 @@ class TrainingSet(ABC):
     stack : GramStack
         Their matrices, or features; made on first use.
     kernel : CombinedKernel
-        Where fits that come one after the other combine them.
+        The combined kernel that fits to this training set use in turn; made on first use.
     device : str or None
-        Where they are computed.
+        The device on which they are computed; None is the host.
     """
 
     kernel_set: Any
@@ -146,11 +171,10 @@ class TrainingSet(ABC):
     views: Views = Views()
     #: What completes views that samples lack, now or later; None if all have all views.
     missing: MissingViews | None = None
-    #: Between all samples, as far as kernels were fitted to them.
+    #: Distances between all samples that were computed as kernels were fitted.
     distances: Distances = MappingProxyType({})
-    # Kept by hand: a thread that makes a stack would hold the lock of Python 3.11's
-    # `cached_property`, one for all instances, and a process forked meanwhile would wait for it for
-    # ever.
+    # These are no `cached_property`: that of Python 3.11 has one lock for all instances. A thread
+    # that makes a stack would hold it, and a process forked meanwhile would wait for it forever.
     _stack: Any = None
     _kernel: CombinedKernel | None = None
 
@@ -173,7 +197,7 @@ class TrainingSet(ABC):
 
     @abstractmethod
     def _fit_kernels(self, options: KernelOptions, specs: list[KernelSpec], X: MatrixLike) -> None:
-        """Fit the kernels to the samples, and keep both in the form that the stack is made of."""
+        """Fit the kernels to the samples, and set both in the form that the stack is made of."""
 
     @property
     def kernel(self) -> CombinedKernel:
@@ -182,22 +206,25 @@ class TrainingSet(ABC):
         return self._kernel
 
     def threads(self) -> AbstractContextManager[Any]:
-        """Return a context for learning: matrices of few samples are no work for several
-        threads."""
+        """Return a context for learning, with one thread of linear algebra for few samples."""
         return threads_for(len(self.kept))
 
+    def _changed(self, **attributes: Any) -> Self:
+        """Return a copy of this training set with other attributes."""
+        changed = copy(self)
+        vars(changed).update(attributes)
+        return changed
+
     def in_double(self) -> TrainingSet | None:
-        """Return the same samples with entries in double precision; None where these are not to be
-        had."""
+        """Return the training set with entries in double precision; None if that is impossible."""
         return None
 
     def light(self) -> TrainingSet:
-        """Return the same without the matrices, or features, which are made anew if a function
-        needs them."""
-        light = copy(self)
-        light._stack, light._kernel, light.distances = None, None, {}
-        light.weights_of_rules = {}
-        return light
+        """Return the training set without its matrices, or features.
+
+        They are made again if a function needs them.
+        """
+        return self._changed(_stack=None, _kernel=None, distances={}, weights_of_rules={})
 
     def names(self) -> tuple[list[str], list[str]]:
         """Return the names of the kernels, and of the view that each reads."""
@@ -214,8 +241,10 @@ class TrainingSet(ABC):
         return self._stack
 
     def _check_kernels_of_user(self, stack: Any) -> None:
-        """Raise if kernels of classes of the user's are none; features of a kernel make one in any
-        case."""
+        """Raise if a kernel whose class is the user's is not positive semi-definite.
+
+        Products of features always are.
+        """
         return
 
     @abstractmethod
@@ -223,28 +252,39 @@ class TrainingSet(ABC):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the matrices, or features, that are kept, or would be if they were stored."""
+        """Bytes of the matrices, or features; before they are made, those of stored ones."""
         stored = self._stored_bytes() if self._stack is None else int(self._stack.nbytes)
-        return stored + sum(S.nbytes for S in self.distances.values())
+        return stored + sum(distances.nbytes for distances in self.distances.values())
 
     def _stored_bytes(self) -> int:
         return len(self.kernel_set) * len(self.kept) ** 2 * 8
 
     def without(self, m: int) -> TrainingSet | None:
-        """Return the same samples without a kernel, whose matrices are those computed; None where
-        they are not kept."""
+        """Return the training set without kernel m, with the computed matrices of the others.
+
+        None is returned where these are not stored.
+        """
         return None
 
     @property
     def shareable(self) -> bool:
-        """Whether several threads may work on the stack at once, and gain by it."""
-        # A device has memory for one combined matrix, and gains nothing by a second.
+        """Whether several threads may work on the stack at once, and are faster then."""
+        # A device has memory for one combined matrix, and is no faster with a second one.
         return self.device is None
 
     @abstractmethod
     def expansion(self, beta: Array, support: Indices, eta: Array) -> Expansion:
-        """Return the function with coefficients β, of shape (outputs, n), and weights η, of shape
-        (outputs, P)."""
+        """Return the function of coefficients and weights.
+
+        Parameters
+        ----------
+        beta : ndarray of shape (outputs, n)
+            Coefficients β.
+        support : ndarray
+            The samples with a coefficient in any output.
+        eta : ndarray of shape (outputs, P)
+            Weights η.
+        """
 
     @abstractmethod
     def gated_expansion(
@@ -253,12 +293,16 @@ class TrainingSet(ABC):
         support: Indices,
         kernel_set: KernelSet | None = None,
     ) -> Expansion:
-        """Return the function of machines under their gates, the outputs of one after those of the
-        other.
+        """Return the function of machines under gates, with the outputs of all machines in turn.
 
-        Each machine has coefficients of shape (outputs, n) and gates of shape (n, P). `kernel_set`
-        holds the kernels with what else of them was learned; by default they are as they were
-        fitted.
+        Parameters
+        ----------
+        machines : sequence of (ndarray, ndarray)
+            Coefficients of shape (outputs, n) and gates of shape (n, P), per machine.
+        support : ndarray
+            The samples with a coefficient in any output.
+        kernel_set : KernelSet, optional
+            The kernels, with projections that were learned; by default the fitted ones.
         """
 
     @abstractmethod
@@ -266,80 +310,83 @@ class TrainingSet(ABC):
         """Return k_m(x, x) of every kernel and sample, of shape (P, n)."""
 
     def sizes(self) -> Array:
-        """Return the size of the numbers that entries are made of: the diagonals, or more where
-        these are differences.
+        """Return the size of the numbers that entries are computed from, of shape (P, n).
 
-        Rounding is bounded from them.
+        These are the diagonals, or larger where entries are differences of larger numbers. Bounds
+        on rounding follow from them.
         """
         return self.diagonals()
 
-    def varying_diagonals(self, share: float = 1e-3) -> list[str]:
-        """Return the names of the kernels whose k(x, x) varies between samples by more than this
-        share of itself."""
+    def varying_diagonals(self) -> list[str]:
+        """Return the names of the kernels whose k(x, x) varies between samples."""
         diagonals = self._exact_diagonals()
-        varies = np.ptp(diagonals, axis=1) > share * np.abs(diagonals).max(axis=1)
+        largest = np.abs(diagonals).max(axis=1)
+        varies = np.ptp(diagonals, axis=1) > CONSTANT_DIAGONAL * largest
         return [self.kernel_set.names[m] for m in np.flatnonzero(varies)]
 
     def _exact_diagonals(self) -> Array:
-        """Return k_m(x, x) of the kernels as they are, not in features, for enough samples to see
-        whether it varies."""
+        """Return k_m(x, x) of the exact kernels for many samples, of shape (P, n_samples)."""
         return self.diagonals()
 
 
 class ExactSet(TrainingSet):
-    """Kernels as they are: samples are compared with each other."""
+    """A training set with exact kernels, which compare samples with each other.
+
+    Attributes
+    ----------
+    shares : list or None
+        For every kernel the fractions in which training samples replace a view that some lack, or
+        None; set as the stack is made.
+    """
 
     kernel_set: KernelSet
-    # Of every kernel, the training samples that stand in for it where some lack it; known once the
-    # stack is made.
     shares: list[Any] | None = None
 
     def _fit_kernels(self, options: KernelOptions, specs: list[KernelSpec], X: MatrixLike) -> None:
-        # What to do about samples that lack views, now or later.
-        self.samples, self.missing = X, None
+        self.samples = X
         if self.present is not None and options.device is not None:
             raise ValueError(
                 f"device={options.device!r}: some samples lack a view, and missing views are"
                 " completed on the host only; use device=None."
             )
-        room = (
-            StackOptions.distance_bytes
-            if self.budget is None
-            else min(self.budget / 4, StackOptions.distance_bytes)
-        )
+        distance_bytes: float = StackOptions.distance_bytes
+        if self.budget is not None:
+            distance_bytes = min(self.budget / 4, distance_bytes)
+        if options.device:
+            distance_bytes = 0.0
         self.kernel_set, self.views, self.distances = KernelSet.fit_samples(
-            specs, X, options.normalize, self.weight, self.present, 0.0 if options.device else room
+            specs, X, options.normalize, self.weight, self.present, distance_bytes
         )
-        if (
-            options.missing is not None
-            and may_lack(specs)
-            and (not sparse.issparse(X) or several_tables(self.table))
-        ):
+        # Of sparse samples, those of several tables may lack one.
+        has_gaps = not sparse.issparse(X) or several_tables(self.table)
+        if options.missing is not None and may_lack(specs) and has_gaps:
             self.missing = MissingViews(options.missing, self.kernel_set, X, self.present)
             self.views = self.missing.views or self.missing.views_of(X, self.present)
 
     def _make_stack(self) -> GramStack:
-        # Matrices that are completed cannot be computed anew for the certificate.
-        dtype = self.dtype if self.present is None else np.float64
-        # A matrix of 128 samples is stored under any budget: smaller working sets take seconds for
-        # what one block solves in milliseconds.
-        budget = None if self.budget is None else max(self.budget, 8 * 128**2)
+        budget = self.budget
+        if budget is not None:
+            budget = max(budget, 8 * MIN_STORED_SAMPLES**2)
         stack_maker = self.kernel_set.fitted[0].kernel.stack_maker
         if self.device is None and stack_maker is not None:
             module, function = stack_maker
-            own_stack: GramStack | None = getattr(import_module(module), function)(
-                self.kernel_set, self.views, budget
-            )
+            make_own_stack = getattr(import_module(module), function)
+            own_stack: GramStack | None = make_own_stack(self.kernel_set, self.views, budget)
             if own_stack is not None:
                 return own_stack
-        known, stores = (self.distances, self.stores) if self.present is None else (None, True)
+        dtype, stores = self.dtype, self.stores
+        distances: Distances | None = self.distances
+        if self.present is not None:
+            # Completed matrices must be stored in double precision, since the certificate cannot
+            # compute their entries again.
+            dtype, distances, stores = np.float64, None, True
         stack = make_stack(
             self.kernel_set,
             self.views,
             dtype=dtype,
             budget=budget,
             device=self.device,
-            distances=known,
+            distances=distances,
             stores=stores,
         )
         if self.missing is not None and self.present is not None:
@@ -352,111 +399,125 @@ class ExactSet(TrainingSet):
         return stack
 
     def _check_kernels_of_user(self, stack: GramStack) -> None:
-        """Raise if a kernel of the user's is not symmetric and positive semi-definite on the
-        training samples.
+        """Raise if a kernel whose class is the user's is not symmetric positive semi-definite.
 
-        Of more samples than can be proved quickly, so many are drawn.
+        The training samples are compared, or so many of them, drawn at random, as can be proved
+        quickly.
         """
-        for m, one in enumerate(self.kernel_set.fitted):
-            if not is_of_user(one.kernel):
+        n_samples = len(self.kept)
+        for m, fitted in enumerate(self.kernel_set.fitted):
+            if not is_of_user(fitted.kernel):
                 continue
-            having = (
-                np.arange(len(self.kept))
-                if self.present is None
-                else np.flatnonzero(self.present[:, m])
-            )
-            if len(having) > PROVED:
-                having = np.sort(np.random.RandomState(0).choice(having, PROVED, replace=False))
-            kernel, samples = self.kernel_set.take([m]), take_rows(self.views.take([m]), having)
-            if len(having) == stack.n_samples and self.present is None and self.device is None:
+            rows = np.arange(n_samples)
+            if self.present is not None:
+                rows = np.flatnonzero(self.present[:, m])
+            if len(rows) > PROVED:
+                rows = np.sort(np.random.RandomState(0).choice(rows, PROVED, replace=False))
+            kernel = self.kernel_set.take([m])
+            samples = take_rows(self.views.take([m]), rows)
+            stack_has_entries = self.present is None and self.device is None
+            if len(rows) == stack.n_samples and stack_has_entries:
                 K = np.asarray(stack.row_block(m, slice(0, stack.n_samples)))
             else:
                 K = next(kernel.blocks(samples, samples, [0]))[1]
-            few = take_rows(samples, slice(0, 3))
-            part = next(kernel.blocks(few, samples, [0]))[1]
-            other_way = next(kernel.blocks(samples, few, [0]))[1]
-            # Entries that are not numbers are refused by name as the machine is solved.
-            if all(np.isfinite(block).all() for block in (K, part, other_way)):
-                with named(one.name):
-                    check_gram_matrix(K, kernel.diagonals(samples)[0], part, other_way)
+            # Asymmetry shows between few samples and all, computed both ways.
+            few_samples = take_rows(samples, slice(0, 3))
+            few_rows = next(kernel.blocks(few_samples, samples, [0]))[1]
+            few_columns = next(kernel.blocks(samples, few_samples, [0]))[1]
+            # Entries that are not finite are refused by name as the machine is solved.
+            if all(np.isfinite(block).all() for block in (K, few_rows, few_columns)):
+                with named(fitted.name):
+                    check_gram_matrix(K, kernel.diagonals(samples)[0], few_rows, few_columns)
 
     def in_double(self) -> ExactSet | None:
         budget = default_budget() if self.budget is None else self.budget
-        needed = (len(self.kernel_set) + 1) * len(self.kept) ** 2 * 8
-        if (
-            not self.stack.has_exact
-            or self.device is not None
-            or self.dtype is not None
-            or needed > budget
-        ):
+        needed_bytes = (len(self.kernel_set) + 1) * len(self.kept) ** 2 * 8
+        is_in_single = self.stack.has_exact and self.dtype is None and self.device is None
+        if not is_in_single or needed_bytes > budget:
             return None
-        precise = copy(self)
-        precise.dtype, precise._stack, precise._kernel = np.dtype(np.float64), None, None
-        return precise
+        return self._changed(dtype=np.dtype(np.float64), _stack=None, _kernel=None)
 
     def without(self, m: int) -> ExactSet | None:
-        # What stands in for a view that samples lack depends on the other kernels.
-        if (
-            self._stack is None
-            or self._stack.matrices is None
-            or self.device is not None
-            or self.present is not None
-        ):
+        stack = self._stack
+        # What replaces a view that samples lack depends on the other kernels.
+        can_be_taken = self.device is None and self.present is None
+        if stack is None or stack.matrices is None or not can_be_taken:
             return None
-        kept = np.delete(np.arange(len(self.kernel_set)), m)
-        some = copy(self)
-        some.kernel_set = self.kernel_set.take(kept)
-        some.views = self.kernel_set.take_views(self.views, kept)
-        exact = ComputedStack.of(
-            some.kernel_set, some.views, self._stack.dtype, 3 * self._stack.matrices[0].nbytes
-        )
-        some._stack, some._kernel = StoredStack(self._stack.matrices[kept], exact), None
+        others = np.delete(np.arange(len(self.kernel_set)), m)
+        kernel_set = self.kernel_set.take(others)
+        views = self.kernel_set.take_views(self.views, others)
+        exact = ComputedStack.of(kernel_set, views, stack.dtype, 3 * stack.matrices[0].nbytes)
+        missing = None
         if self.missing is not None:
-            some.missing = MissingViews(self.missing.rule, some.kernel_set, self.samples, None)
-        return some
+            missing = MissingViews(self.missing.rule, kernel_set, self.samples, None)
+        return self._changed(
+            kernel_set=kernel_set,
+            views=views,
+            missing=missing,
+            _stack=StoredStack(stack.matrices[others], exact),
+            _kernel=None,
+        )
 
     def expansion(self, beta: Array, support: Indices, eta: Array) -> Expansion:
         kept = np.flatnonzero(np.any(eta != 0, axis=0))
         kernel_set = self.kernel_set.take(kept)
-        own = beta if np.array_equal(support, np.arange(beta.shape[1])) else beta[:, support]
+        is_every_sample = np.array_equal(support, np.arange(beta.shape[1]))
+        coefficients = beta if is_every_sample else beta[:, support]
         if self.missing is not None and self.present is not None:
-            own, support = self._own_coefficients(beta, self.missing, self.present, kept)
+            coefficients, support = self._completed_coefficients(
+                beta, self.missing, self.present, kept
+            )
         samples = take_rows(self.kernel_set.take_views(self.views, kept), support)
         kernel_set.check_definite(samples, beta[:, support])
         if self.missing is None:
-            return Expansion(
-                self._sums(kernel_set, samples, own), eta[:, kept], kept, eta.shape[1], self.device
-            )
-        sums = PartialSums(kernel_set, samples, own, self.missing, kept)
-        return PartialExpansion(sums, eta[:, kept], kept, eta.shape[1], self.device)
+            sums = self._sums(kernel_set, samples, coefficients)
+            return Expansion(sums, eta[:, kept], kept, eta.shape[1], self.device)
+        partial_sums = PartialSums(kernel_set, samples, coefficients, self.missing, kept)
+        return PartialExpansion(partial_sums, eta[:, kept], kept, eta.shape[1], self.device)
 
     def _sums(self, kernel_set: KernelSet, samples: Views, beta: Array) -> SupportSums:
-        """Return the sums over support samples, in the form of the stack where it has one of its
-        own."""
+        """Return the sums over support samples, in the form of the stack if it has its own."""
         sums: SupportSums | None = None
-        # Other stacks have no form of their own, and are not made for this.
+        # Only stacks of pairs have a form of their own; other stacks are not made for this.
         if any(fitted.kernel.reads_pairs for fitted in kernel_set.fitted):
             sums = self.stack.support_sums(kernel_set, samples, beta)
         return SupportSums(kernel_set, samples, beta) if sums is None else sums
 
-    def _own_coefficients(
+    def _completed_coefficients(
         self, beta: Array, missing: MissingViews, present: Mask, kept: Indices
     ) -> tuple[Array, Indices]:
-        """Return the coefficients of samples as the kernels evaluate them, and which samples these
-        are.
+        """Return coefficients per kernel, where samples lack views, and the support samples.
 
-        The coefficient of a kernel whose view a sample lacks goes to the samples whose mean stands
-        in for it.
+        The coefficient of a sample that lacks the view of a kernel goes to the samples whose mean
+        replaces the view.
+
+        Parameters
+        ----------
+        beta : ndarray of shape (outputs, n)
+            The coefficients of all samples.
+        missing : MissingViews
+            What replaces views.
+        present : ndarray of shape (n, P)
+            Which views the samples have.
+        kept : ndarray
+            The numbers of the kernels with a weight.
+
+        Returns
+        -------
+        coefficients : ndarray of shape (outputs, kept kernels, n_support)
+        support : ndarray
+            The samples with a coefficient.
         """
-        own = beta[:, np.newaxis] * missing.factors(present).T[kept]
+        coefficients = beta[:, np.newaxis] * missing.factors(present).T[kept]
         if self.shares is None:
-            _ = self.stack  # what stands in for a view is known with the matrices
+            # The fractions are set as the stack is made.
+            _ = self.stack
         assert self.shares is not None
         for k, m in enumerate(kept):
             if self.shares[m] is not None:
-                own[:, k] += beta @ self.shares[m]
-        support = np.flatnonzero(np.any(own != 0, axis=(0, 1)))
-        return own[:, :, support], support
+                coefficients[:, k] += beta @ self.shares[m]
+        support = np.flatnonzero(np.any(coefficients != 0, axis=(0, 1)))
+        return coefficients[:, :, support], support
 
     def gated_expansion(
         self,
@@ -465,45 +526,48 @@ class ExactSet(TrainingSet):
         kernel_set: KernelSet | None = None,
     ) -> Expansion:
         samples = take_rows(self.views, support)
-        self.kernel_set.check_definite(
-            samples, np.concatenate([beta[:, support] for beta, _ in machines])
-        )
-        beta = np.concatenate(
-            [beta[:, np.newaxis, support] * gates[support].T for beta, gates in machines]
-        )
+        ungated = np.concatenate([beta[:, support] for beta, _ in machines])
+        self.kernel_set.check_definite(samples, ungated)
+        gated = [beta[:, np.newaxis, support] * gates[support].T for beta, gates in machines]
+        beta = np.concatenate(gated)
+        n_outputs, n_kernels, _ = beta.shape
+        all_kernels = np.arange(n_kernels)
         if self.missing is None or kernel_set is not None:
-            sums = self._sums(kernel_set or self.kernel_set, samples, hide_rounding(beta))
+            kernels = kernel_set or self.kernel_set
+            sums = self._sums(kernels, samples, without_rounding(beta))
         else:
-            every = np.arange(beta.shape[1])
-            sums = PartialSums(self.kernel_set, samples, hide_rounding(beta), self.missing, every)
+            sums = PartialSums(
+                self.kernel_set, samples, without_rounding(beta), self.missing, all_kernels
+            )
         # All kernels are kept: samples are transformed by learned projections whether predictions
         # need them or not.
-        return Expansion(
-            sums, np.ones(beta.shape[:2]), np.arange(beta.shape[1]), beta.shape[1], self.device
-        )
+        weights = np.ones((n_outputs, n_kernels))
+        return Expansion(sums, weights, all_kernels, n_kernels, self.device)
 
     def diagonals(self) -> Array:
         return self.kernel_set.diagonals(self.views)
 
     def sizes(self) -> Array:
-        if self.present is not None:  # what stands in for a view has a diagonal of its own
+        if self.present is not None:
+            # What replaces a view has a k(x, x) of its own.
             return np.array([np.diagonal(K) for K in self.stack.matrices], dtype=np.float64)
         sizes = self.kernel_set.diagonals(self.views)
-        for size, one, X in zip(sizes, self.kernel_set.fitted, self.views, strict=True):
-            rule = one.normalization
-            # Entries may be differences, unless all are zero.
-            lost = one.kernel.cancelled(X) if size.any() else None
-            if lost is not None:
-                if isinstance(rule, UnitDiagonal):
-                    size += size * lost / rule.row_scale(X) ** 2
-                else:
-                    size += lost / getattr(rule, "scale_", 1.0)
+        for size, fitted, X in zip(sizes, self.kernel_set.fitted, self.views, strict=True):
+            rule = fitted.normalization
+            cancelled = None
+            if size.any():
+                # Otherwise all entries are zero, and no differences.
+                cancelled = fitted.kernel.cancelled(X)
+            if cancelled is not None and isinstance(rule, UnitDiagonal):
+                size += size * cancelled / rule.row_scale(X) ** 2
+            elif cancelled is not None:
+                size += cancelled / getattr(rule, "scale_", 1.0)
             size += rule.removed
         return sizes
 
 
 class FeatureSet(TrainingSet):
-    """Kernels in features, of samples that may stay where they are."""
+    """A training set with kernels in features; the samples may stay on a disk."""
 
     in_features = True
     kernel_set: FeatureMaps
@@ -513,54 +577,60 @@ class FeatureSet(TrainingSet):
         budget = default_budget() if self.budget is None else float(self.budget)
         assert options.approximation is not None
         with one_blas_thread():
-            how = options.approximation, options.rank, options.random_state
             self.kernel_set = FeatureMaps.fit(
-                specs, self.rows, options.normalize, self.weight, *how, budget
+                specs,
+                self.rows,
+                options.normalize,
+                self.weight,
+                options.approximation,
+                options.rank,
+                options.random_state,
+                budget,
             )
 
     def _make_stack(self) -> FeatureStack:
         return self._features_of(self.kernel_set)
 
     def _features_of(self, kernel_set: FeatureMaps) -> FeatureStack:
+        """Return the features of kernels for the training samples."""
         with self.threads():
             return make_feature_stack(kernel_set, self.rows, self.budget, self.device)
 
     def threads(self) -> AbstractContextManager[Any]:
-        """Return a context for passes over strips of few features, whose products keep no more than
-        one core busy.
+        """Return a context for learning, with one thread of linear algebra for few features.
 
-        Where they are sums over all rows, several strips are worked on at once.
+        Products of strips of few features keep one core busy; sums over all rows are made of
+        several strips at once instead.
         """
-        # Factorising the products of more than 2000 features is work for all cores.
-        many = self.device is not None or int(self.kernel_set.widths.sum()) > 2000
-        return nullcontext() if many else one_blas_thread()
+        n_features = int(self.kernel_set.widths.sum())
+        if self.device is not None or n_features > MANY_FEATURES:
+            return nullcontext()
+        return one_blas_thread()
 
     def _stored_bytes(self) -> int:
         return len(self.kept) * int(self.kernel_set.widths.sum()) * 8
 
     @property
     def shareable(self) -> bool:
-        # Everyone at work needs memory of their own, beside the features.
+        # Each thread needs memory beside the features, which a budget does not provide for.
         return self.budget is None and self.stack.shareable
 
     def expansion(self, beta: Array, support: Indices, eta: Array) -> Expansion:
-        kept, columns = np.flatnonzero(np.any(eta != 0, axis=0)), np.ascontiguousarray(beta.T)
+        kept = np.flatnonzero(np.any(eta != 0, axis=0))
+        columns = np.ascontiguousarray(beta.T)
         if self._stack is not None:
             sums = self.stack.sums(columns, kept)
-        else:  # of a set without its features, those of the kernels with a weight are computed once
-            sums = self._features_of(self.kernel_set.take(kept)).sums(columns, range(len(kept)))
+        else:
+            # Without the features of all kernels, those of the kept ones are computed once.
+            features = self._features_of(self.kernel_set.take(kept))
+            sums = features.sums(columns, range(len(kept)))
         return self.feature_expansion(list(sums.values()), eta)
 
     def feature_expansion(self, w: list[Array], eta: Array) -> Expansion:
-        """Return the function with coefficients w_m = Z_mᵀ β of the kernels that have a weight."""
+        """Return the function of weight vectors w_m = Z_mᵀ β of the kernels with a weight."""
         kept = np.flatnonzero(np.any(eta != 0, axis=0))
-        return Expansion(
-            FeatureSums(self.kernel_set.take(kept), w),
-            eta[:, kept],
-            kept,
-            eta.shape[1],
-            self.device,
-        )
+        sums = FeatureSums(self.kernel_set.take(kept), w)
+        return Expansion(sums, eta[:, kept], kept, eta.shape[1], self.device)
 
     def gated_expansion(
         self,
@@ -568,55 +638,54 @@ class FeatureSet(TrainingSet):
         support: Indices,
         kernel_set: KernelSet | None = None,
     ) -> Expansion:
-        # Of each output and kernel the largest |β_ci g_cm(x_i)|.
-        largest = np.array(
-            [
-                np.abs(one[:, np.newaxis] * gates).max(axis=0)
-                for beta, gates in machines
-                for one in beta
-            ]
-        )
-        kept = np.flatnonzero(
-            np.any(largest > ROUNDING * largest.max(axis=1, keepdims=True), axis=0)
-        )
-        sums = [
+        # Of each output and kernel the largest |β_ci g_cm(x_i)|, of shape (outputs, P).
+        largest_by_output = []
+        for beta, gates in machines:
+            for beta_of_output in beta:
+                gated = np.abs(beta_of_output[:, np.newaxis] * gates)
+                largest_by_output.append(gated.max(axis=0))
+        largest = np.array(largest_by_output)
+        counts = largest > ROUNDING * largest.max(axis=1, keepdims=True)
+        kept = np.flatnonzero(np.any(counts, axis=0))
+        sums_by_machine = [
             self.stack.sums(np.ascontiguousarray(beta.T), kept, gates) for beta, gates in machines
         ]
-        w = [np.hstack([one[int(m)] for one in sums]) for m in kept]
-        eta = np.ones((len(largest), len(kept)))
-        return Expansion(
-            FeatureSums(self.kernel_set.take(kept), w), eta, kept, len(self.kernel_set), self.device
-        )
+        w = [np.hstack([sums[int(m)] for sums in sums_by_machine]) for m in kept]
+        weights = np.ones((len(largest), len(kept)))
+        feature_sums = FeatureSums(self.kernel_set.take(kept), w)
+        return Expansion(feature_sums, weights, kept, len(self.kernel_set), self.device)
 
     def diagonals(self) -> Array:
-        return np.concatenate(
-            [self.stack.combine(one).diagonal()[np.newaxis] for one in np.eye(len(self.kernel_set))]
-        )
+        unit_weights = np.eye(len(self.kernel_set))
+        diagonals = [self.stack.combine(weights).diagonal() for weights in unit_weights]
+        return np.concatenate([diagonal[np.newaxis] for diagonal in diagonals])
 
     def _exact_diagonals(self) -> Array:
         counted = np.flatnonzero(self.weight)
-        some = self.rows.take(
-            counted[:: -(-len(counted) // 1000)]
-        )  # there may be more than fit the memory
+        # Every so many samples, since there may be more than fit the memory.
+        step = -(-len(counted) // N_DIAGONAL_SAMPLES)
+        samples = self.rows.take(counted[::step])
         kernels = self.kernel_set.kernel_set
-        return kernels.diagonals(kernels.views(some))
+        return kernels.diagonals(kernels.views(samples))
+
+
+# Making training sets -----------------------------------------------------------------------------
 
 
 def may_lack(specs: Sequence[KernelSpec]) -> bool:
-    """Whether a sample can lack a view and have another: kernels read different columns, or
-    matrices.
+    """Return whether a sample can lack the view of a kernel and have that of another.
 
-    New samples may lack a matrix that no training sample lacks: a row of similarities that is NaN.
-    A pair is one sample with two members, neither of which it may lack.
+    It can if kernels read different columns, or matrices. New samples may lack a matrix that no
+    training sample lacks: a row of similarities that is NaN. A pair is one sample with two members,
+    neither of which it may lack.
     """
     if any(spec.kernel.reads_pairs for spec in specs):
         return False
-    if (
-        len(specs) < 2
-        or len({None if one.columns is None else one.columns.tobytes() for one in specs}) > 1
-    ):
-        return len(specs) > 1
-    return any(isinstance(one.kernel, Precomputed) for one in specs)
+    if len(specs) < 2:
+        return False
+    columns = {None if spec.columns is None else spec.columns.tobytes() for spec in specs}
+    reads_matrices = any(isinstance(spec.kernel, Precomputed) for spec in specs)
+    return len(columns) > 1 or reads_matrices
 
 
 def read_training_set(
@@ -626,24 +695,41 @@ def read_training_set(
     counted: DistinctSamples,
     store: KernelStore | None = None,
 ) -> TrainingSet:
-    """Fit the kernels to validated samples, unless a store has; `original` is X as given, for the
-    names of columns."""
+    """Return a training set, with kernels fitted to validated samples; a stored one if there is.
+
+    Parameters
+    ----------
+    options : KernelOptions
+        The kernels, and how they are computed.
+    X : array, sparse matrix or RowSource
+        Validated samples.
+    original : array or data frame
+        The samples as they were given, for the names of their columns.
+    counted : DistinctSamples
+        Which samples count, and how much.
+    store : KernelStore, optional
+        Holds training sets, to which a new one is added.
+    """
     if store is not None:
         return store.training_set(options, X, original, counted)
-    named = len(getattr(original, "shape", ())) == 2 and not is_streamed(original)
-    table = original if named else named_columns(X)
+    is_exact = options.approximation is None
+    is_table = len(getattr(original, "shape", ())) == 2 and not is_streamed(original)
+    table = original if is_table else named_columns(X)
     specs = lay_specs(options.entries, table)
     present = None
-    if options.missing is not None and options.approximation is None and may_lack(specs):
+    if options.missing is not None and is_exact and may_lack(specs):
         present = present_views(specs, X)
-        present = None if present is None else present[counted.rows]
-    all_rows = len(counted.rows) == X.shape[0] and bool(np.all(np.diff(counted.rows) == 1))
-    # Exact kernels keep samples, which must be copies of their own; features keep none, and may be
-    # of more than fit.
-    if options.approximation is None or not all_rows:
+    if present is not None:
+        present = present[counted.rows]
+    is_every_row = len(counted.rows) == X.shape[0] and bool(np.all(np.diff(counted.rows) == 1))
+    # A set of exact kernels holds samples, which must be copies. One of features holds none, and
+    # its samples may not fit the memory.
+    if is_exact or not is_every_row:
         X = X[counted.rows]
-    X = in_double(X) if options.approximation is None else X
-    kind: type[ExactSet | FeatureSet] = ExactSet if options.approximation is None else FeatureSet
+    kind: type[ExactSet | FeatureSet] = FeatureSet
+    if is_exact:
+        kind = ExactSet
+        X = in_double(X)
     with threads_for(len(counted.rows)):
         data = kind(options, specs, X, counted, table, present)
     warn_of_scales(options.estimator, specs, data.samples, table)
@@ -654,54 +740,69 @@ def read_training_set(
 
 
 class KernelStore:
-    """Training sets by their content, and where fits to each have ended.
+    """Training sets by their content, with the starts that fits to each have left.
 
     Parameters
     ----------
     memory_budget : float or None
-        Bytes that the kernels kept may take; None means a quarter of the free memory. The longest
-        unused go first.
+        Bytes that the stored kernels may take; None means a quarter of the free memory. The least
+        recently used go first.
     """
 
     def __init__(self, memory_budget: float | None = None) -> None:
         self.memory_budget = memory_budget
         self._sets: OrderedDict[str, TrainingSet] = OrderedDict()
-        self._ends: WeakKeyDictionary[TrainingSet, dict[Any, Start]] = WeakKeyDictionary()
+        self._starts: WeakKeyDictionary[TrainingSet, dict[Any, Start]] = WeakKeyDictionary()
         self._objects: list[object] = []
 
     def training_set(
         self, options: KernelOptions, X: MatrixLike, original: Any, counted: DistinctSamples
     ) -> TrainingSet:
-        """Return the training set that a fit reads, made anew only if none of the same content is
-        kept."""
-        # Features drawn from a generator that moves on are new ones every time.
-        fixed = options.approximation is None or isinstance(options.random_state, int | np.integer)
-        if is_streamed(X) or not fixed:
+        """Return the training set that a fit reads, a stored one if there is one of its content.
+
+        The arguments are those of `read_training_set`.
+        """
+        # Features that are drawn from a generator are new ones every time.
+        is_exact = options.approximation is None
+        is_repeatable = is_exact or isinstance(options.random_state, int | np.integer)
+        if is_streamed(X) or not is_repeatable:
             return read_training_set(options, X, original, counted)
-        said = {
-            one.name: getattr(options, one.name)
-            for one in fields(options)
-            if one.name != "estimator"
-        }
-        entries = [
-            (entry.name, self._content(entry.kernel), self._content(entry.columns))
-            for entry in options.entries
-        ]
-        names = [str(name) for name in getattr(original, "columns", ())]
-        key = str(
-            content_hash(
-                [said | {"entries": entries}, self._content(X), names, counted.rows, counted.weight]
-            )
-        )
+        key = self._key_of_set(options, X, original, counted)
         if key not in self._sets:
             self._sets[key] = read_training_set(options, X, original, counted)
         self._sets.move_to_end(key)
-        # Every fit needs memory beside the kernels kept.
-        allowed = 0.5 * default_budget() if self.memory_budget is None else self.memory_budget
         data = self._sets[key]
-        while len(self._sets) > 1 and sum(one.nbytes for one in self._sets.values()) > allowed:
-            self._sets.popitem(last=False)
+        self._drop_oldest()
         return data
+
+    def _key_of_set(
+        self, options: KernelOptions, X: MatrixLike, original: Any, counted: DistinctSamples
+    ) -> str:
+        """Return a key that is equal for training sets of equal content."""
+        described = {
+            option.name: getattr(options, option.name)
+            for option in fields(options)
+            if option.name != "estimator"
+        }
+        described["entries"] = [
+            (entry.name, self._content(entry.kernel), self._content(entry.columns))
+            for entry in options.entries
+        ]
+        column_names = [str(name) for name in getattr(original, "columns", ())]
+        return str(
+            content_hash([described, self._content(X), column_names, counted.rows, counted.weight])
+        )
+
+    def _drop_oldest(self) -> None:
+        """Remove the least recently used training sets until the others fit the budget."""
+        allowed = self.memory_budget
+        if allowed is None:
+            # Every fit needs memory beside the stored kernels.
+            allowed = 0.5 * default_budget()
+        while len(self._sets) > 1:
+            if sum(data.nbytes for data in self._sets.values()) <= allowed:
+                return
+            self._sets.popitem(last=False)
 
     def starts(
         self,
@@ -710,74 +811,105 @@ class KernelStore:
         machines: Sequence[Any],
         given: Sequence[Start] | None = None,
     ) -> list[Start]:
-        """Return where each machine starts: where a like one has ended, at the weights given if
-        there are any."""
-        ends = self._ends.get(data, {})
-        found = [ends.get(_key(learner, machine, c), COLD) for c, machine in enumerate(machines)]
-        if given is None:
-            return found
-        both = zip(given, found, strict=True)
-        return [
-            own if end is COLD or own.weights is None else end.with_weights(own.weights)
-            for own, end in both
+        """Return the starts of machines, which earlier fits with machines of the same kind left.
+
+        Parameters
+        ----------
+        data : TrainingSet
+            The training set of the fit.
+        learner : Learner
+            What learns the weights.
+        machines : sequence
+            One per output.
+        given : sequence of Start, optional
+            Starts whose weights are used where they have some.
+        """
+        stored = self._starts.get(data, {})
+        starts = [
+            stored.get(_key_of_start(learner, machine, c), COLD)
+            for c, machine in enumerate(machines)
         ]
+        if given is None:
+            return starts
+        joined = []
+        for given_start, start in zip(given, starts, strict=True):
+            if start is COLD or given_start.weights is None:
+                joined.append(given_start)
+            else:
+                joined.append(start.with_weights(given_start.weights))
+        return joined
 
     def keep(self, data: TrainingSet, fit: Any) -> None:
-        """Keep where a fit has ended, and the kernels in double precision if it has taken these."""
+        """Store the starts that a fit leaves, and its kernels in double precision if it made these.
+
+        Parameters
+        ----------
+        data : TrainingSet
+            The training set that the fit began with.
+        fit : Fit
+            The fit; its training set is another one where it needed double precision.
+        """
         if fit.data is not data:
-            self._sets.update({key: fit.data for key, one in self._sets.items() if one is data})
-            self._ends[fit.data] = {
-                key: start.without_products() for key, start in self._ends.get(data, {}).items()
+            keys = [key for key, stored in self._sets.items() if stored is data]
+            self._sets.update(dict.fromkeys(keys, fit.data))
+            self._starts[fit.data] = {
+                key: start.without_products() for key, start in self._starts.get(data, {}).items()
             }
-        ends = self._ends.setdefault(fit.data, {})
-        for c, (machine, one) in enumerate(zip(fit.machines, fit.learned, strict=True)):
-            ends[_key(fit.learner, machine, c)] = one.start
+        starts = self._starts.setdefault(fit.data, {})
+        for c, (machine, learned) in enumerate(zip(fit.machines, fit.learned, strict=True)):
+            starts[_key_of_start(fit.learner, machine, c)] = learned.start
 
     @property
     def training_sets(self) -> list[TrainingSet]:
-        """The training sets kept, the last used at the end."""
+        """The stored training sets, the last used at the end."""
         return list(self._sets.values())
 
     def forget_ends(self) -> None:
-        """Forget where fits have ended, so that the next ones do not depend on them."""
-        self._ends.clear()
+        """Remove all starts, so that later fits do not depend on earlier ones."""
+        self._starts.clear()
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Remove everything that is stored."""
         self._sets.clear()
-        self._ends.clear()
+        self._starts.clear()
         self._objects.clear()
 
     def _content(self, value: object) -> Any:
-        """Return the content of a value, or, as that of a lambda cannot be read, its place among
-        such objects."""
+        """Return what is equal for values of equal content.
+
+        That is a hash. Of objects that cannot be pickled, such as lambdas, it is the number of the
+        object itself.
+        """
         try:
             return content_hash(value)
-        except Exception:  # whatever an object raises when it is to be pickled
+        except Exception:
+            # An object may raise anything when it is to be pickled.
             pass
         if isinstance(value, BaseEstimator):
             params = value.get_params(deep=False)
-            return [
-                self._identity(type(value)),
-                {name: self._content(one) for name, one in params.items()},
-            ]
+            contents = {name: self._content(param) for name, param in params.items()}
+            return [self._identity(type(value)), contents]
         if isinstance(value, list | tuple):
-            return [self._content(one) for one in value]
+            return [self._content(member) for member in value]
         return self._identity(value)
 
     def _identity(self, value: object) -> int:
-        """Return the place of an object among those met, which are kept: two at different times are
-        never the same."""
-        for place, one in enumerate(self._objects):
-            if one is value:
-                return place
+        """Return the number of an object among those that were asked for.
+
+        The objects are kept, so that two of different times never have the same number.
+        """
+        for number, known_object in enumerate(self._objects):
+            if known_object is value:
+                return number
         self._objects.append(value)
         return len(self._objects) - 1
 
 
-def _key(learner: Learner, machine: Any, output: int) -> Any:
-    """Return the key of a start: other targets may have other classes, and so coefficients of
-    another shape."""
+def _key_of_start(learner: Learner, machine: Any, output: int) -> Any:
+    """Return the key of a start: only starts of the same learner, norm, machine and shape fit.
+
+    Other targets may have other classes, and so coefficients of another shape.
+    """
     norm = getattr(getattr(learner, "options", None), "norm", None)
     return type(learner), str(norm), type(machine), getattr(machine, "shape", None), output
 
@@ -798,8 +930,8 @@ class SharedKernels:
     Parameters
     ----------
     memory_budget : float, default=None
-        Bytes that the kernels kept may take; None means a quarter of the free memory. The longest
-        unused go first.
+        Bytes that the stored kernels may take; None means a quarter of the free memory. The least
+        recently used go first.
 
     Examples
     --------

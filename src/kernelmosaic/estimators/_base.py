@@ -90,6 +90,8 @@ class KernelEstimator(BaseEstimator, ABC):
     _input_rules: InputRules
     # Whether samples must be in memory, also with an approximation.
     reads_in_memory: ClassVar[bool] = False
+    # Whether a fit reads the samples also otherwise than by kernels.
+    reads_samples: ClassVar[bool] = False
 
     def read_kernels(self, X: MatrixLike = None, views: Settings | None = None) -> list[Entry]:
         """Return the kernels of the parameter, with their names and columns.
@@ -164,15 +166,31 @@ class KernelEstimator(BaseEstimator, ABC):
         self.kernels = kernels
         return self
 
+    def weighted_kernels(self, entries: Sequence[Entry] | None = None) -> list[Kernel]:
+        """Return the kernels without names and columns.
+
+        They are those of `entries`, by default those of the parameter `kernels` without samples. A
+        kernel that is applied to every column on its own counts once.
+        """
+        if self.kernels is None and entries is None:
+            # Reading the kernels with their names takes longer than a prediction.
+            return self._kernels_of(None, None)
+        if entries is None:
+            entries = self.read_kernels()
+        kernels = [entry.kernel for entry in entries]
+        return [kernel.kernel if isinstance(kernel, PerColumn) else kernel for kernel in kernels]
+
+    def further_kernels(self) -> dict[str, Kernel]:
+        """Return kernels that have no weight, by the names of the parameters that give them."""
+        return {}
+
     def kernel_traits(self, trait: str, entries: Sequence[Entry] | None = None) -> list[Any]:
-        """Return a class attribute of every kernel, by default of those that depend on no
-        samples."""
-        if (
-            self.kernels is None and entries is None
-        ):  # without names, which take longer than a prediction
-            return [getattr(kernel, trait) for kernel in self._kernels_of(None, None)]
-        kernels = [entry.kernel for entry in (self.read_kernels() if entries is None else entries)]
-        return [getattr(k.kernel if isinstance(k, PerColumn) else k, trait) for k in kernels]
+        """Return the values of a class attribute of all kernels, those with weights first.
+
+        `trait` is the name of the attribute; `entries` are as in `weighted_kernels`.
+        """
+        kernels = [*self.weighted_kernels(entries), *self.further_kernels().values()]
+        return [getattr(kernel, trait) for kernel in kernels]
 
     if hasattr(BaseEstimator, "_get_fitted_attr_html"):
         # The summary stands in the estimator's box of the diagram, and so also if the estimator is
@@ -483,23 +501,26 @@ class BaseMKL(KernelEstimator):
     # Only classifiers have this parameter, which ``solver="easymkl"`` reads.
     easymkl_lambda: float = 0.1
 
+    # Whether C is learned with the weights; only classifiers have that.
+    _learns_C: bool = False
+
     # The parameter that a search along a path varies; None if there is no such parameter.
     path_rule: ClassVar[PathRule | None] = None
 
     def _method(self) -> Method:
         """Return how the weights are learned."""
-        same = (
-            "max_iter",
-            "verbose",
-            "solver",
-            "weights",
-            "norm",
-            "penalties",
-            "penalty_power",
-            "easymkl_lambda",
+        parameters = Parameters(
+            AIM * self.tol,
+            max_iter=self.max_iter,
+            verbose=self.verbose,
+            solver=self.solver,
+            weights=self.weights,
+            norm=self.norm,
+            penalties=self.penalties,
+            penalty_power=self.penalty_power,
+            easymkl_lambda=self.easymkl_lambda,
+            learns_C=self._learns_C,
         )
-        own = {parameter: getattr(self, parameter) for parameter in same}
-        parameters = Parameters(AIM * self.tol, **own, learns_C=getattr(self, "C", None) == "learn")
         return WeightMethod(
             parameters, self.tol, self.fixed_weights, drops_idle=True, n_jobs=self.n_jobs
         )

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from kernelmosaic._typing import Array, Estimator
-from kernelmosaic.engine.search import describe_choice
+from kernelmosaic.engine.choice import describe_choice
 
 
 @dataclass(frozen=True)

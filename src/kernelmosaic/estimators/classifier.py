@@ -26,9 +26,9 @@ from kernelmosaic._typing import (
     TargetLike,
 )
 from kernelmosaic.engine.calibration import Calibration
+from kernelmosaic.engine.cross_calibration import CalibrationFolds, cross_calibrate
 from kernelmosaic.engine.fit import fit
 from kernelmosaic.engine.samples import FitInput
-from kernelmosaic.engine.search import CalibrationFolds, cross_calibrate
 from kernelmosaic.engine.tasks import Classes, ClassTask, PathRule, accuracy, find_classes, single
 from kernelmosaic.estimators._base import BaseMKL, KernelEstimator
 from kernelmosaic.stacking import check_row_names
@@ -134,7 +134,8 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):
             self._calibration = cross_calibrate(self, folds, result, len(samples.y))
         return self
 
-    def _set_calibration(self, calibration: Calibration | None) -> None:
+    def keep_calibration(self, calibration: Calibration | None) -> None:
+        """Set what turns decision values into probabilities."""
         self._calibration = calibration
 
     def _probabilities(self, outputs: Array) -> Array:
@@ -314,6 +315,10 @@ class MKLClassifier(KernelClassifier, BaseMKL):
     """
 
     path_rule: ClassVar[PathRule | None] = PathRule(score=accuracy)
+
+    @property
+    def _learns_C(self) -> bool:  # type: ignore[override]
+        return isinstance(self.C, str) and self.C == "learn"
 
     def __init__(
         self,

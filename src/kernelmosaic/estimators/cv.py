@@ -1,5 +1,7 @@
-"""Estimators that choose C and the norm of the weights by cross-validation, with probabilities from
-the same folds."""
+"""Estimators that choose C and the norm of the weights by cross-validation.
+
+Samples that the folds hold out calibrate their probabilities, and give intervals and sets.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,6 @@ from sklearn.utils.validation import _num_samples
 
 from kernelmosaic._checks import check_choice, check_count, check_positive
 from kernelmosaic._typing import (
-    Array,
     Estimator,
     KernelsLike,
     MatrixLike,
@@ -25,22 +26,18 @@ from kernelmosaic._typing import (
 )
 from kernelmosaic.engine import conformal
 from kernelmosaic.engine.calibration import CALIBRATIONS
-from kernelmosaic.engine.fit import fit
+from kernelmosaic.engine.choice import RULES, Choice, HeldOutScoring
+from kernelmosaic.engine.paths import path_rule
 from kernelmosaic.engine.samples import FitInput, is_streamed
+from kernelmosaic.engine.scoring import check_one_score
 from kernelmosaic.engine.search import (
-    RULES,
     PathOptions,
-    PathResult,
     as_given,
-    check_one_score,
-    describe_choice,
-    path_rule,
     read_folds,
     search_paths,
     warn_of_gaps,
 )
 from kernelmosaic.engine.tasks import mean_deviation
-from kernelmosaic.engine.training_set import active_store
 from kernelmosaic.estimators.classifier import MKLClassifier
 from kernelmosaic.estimators.regressor import MKLRegressor
 from kernelmosaic.learning.problem import progress
@@ -48,6 +45,10 @@ from kernelmosaic.stacking import check_row_names
 
 #: The default of `cv` in all searches.
 DEFAULT_FOLDS = 5
+
+#: The half-width of the tube with ``epsilon="auto"``, in standard deviations of the targets. Chosen
+#: by hand.
+AUTO_EPSILON = 0.1
 
 #: The parameters of a search itself. The others are those of the estimator whose C and norm are
 #: chosen.
@@ -67,8 +68,7 @@ SEARCH_PARAMETERS = (
 
 
 class PathSearch(BaseEstimator):
-    """What all searches along a path share: folds, scores, the choice, and what is routed to
-    whom."""
+    """What searches along a path share: folds, scores, the choice, and the routing of metadata."""
 
     # The parameters of a search, which every subclass has (`SEARCH_PARAMETERS`).
     Cs: Any
@@ -85,7 +85,7 @@ class PathSearch(BaseEstimator):
 
     # The machines of the folds, for intervals and sets of classes.
     _conformal: conformal.Conformal | None = None
-
+    # Whether there is a fit to all samples, by the chosen parameters.
     _is_refitted = False
 
     def _plain_params(self) -> Settings:
@@ -96,88 +96,85 @@ class PathSearch(BaseEstimator):
     # scikit-learn's conventions -------------------------------------------------------------------
 
     def __sklearn_is_fitted__(self) -> bool:
-        # Without a refit there are scores, and nothing to predict with.
+        # Without a refit there are scores, but no predictions.
         return self._is_refitted
 
     def get_metadata_routing(self) -> MetadataRouter:
-        """Return what `fit` passes on: ``groups`` and such to the splitter, ``sample_weight`` to
-        the scorer.
+        """Return which metadata `fit` passes to the splitter and to the scorer.
 
-        Without `scoring`, folds are scored by ``score``: what it is to be given,
-        ``set_score_request`` says.
+        Without `scoring`, folds are scored by ``score``, whose metadata ``set_score_request`` sets.
         """
-        # A scorer that passes on to this estimator's own would ask it for its routing, which is
-        # asked for here.
+        # The scorer of ``scoring=None`` calls ``score`` of this estimator, and would ask for this
+        # very routing without end.
         scorer = self._get_metadata_request() if self.scoring is None else self._scorer()
         return self._router(self, scorer).add_self_request(self)
 
-    def _search(
-        self, estimator: Estimator, given: FitInput, routed: Bunch
-    ) -> tuple[PathResult, int, int]:
-        """Follow the paths of all folds; return what was found, and the numbers of the norm and the
-        C chosen."""
-        rule, scorer, choice = (
-            path_rule(estimator),
-            self._scorer(),
-            check_choice("rule", self.rule, RULES),
-        )
-        strata = given.y if rule.strata is None else rule.strata(given.y)
-        splits = self._splitter(estimator, strata).split(
-            as_given(given), strata, **routed.splitter.split
-        )
-        folds = read_folds(splits, _num_samples(given.X))
+    def _choose(self, estimator: Estimator, samples: FitInput, routed: Bunch) -> Choice:
+        """Return the norm and the C chosen by cross-validation, and set the attributes of both.
 
-        def eligible_scores(found: PathResult) -> Array:
-            scores = found.scores(scorer, routed.scorer.score, self.calibration)
-            return _without_blind_models(scores, found, scorer)
+        Parameters
+        ----------
+        estimator : estimator
+            The estimator without a search, of which C and the norm are chosen.
+        samples : FitInput
+            All samples, as `validated` returns them.
+        routed : Bunch
+            The metadata of the splitter and of the scorer, as `_routed` returns them.
+        """
+        # 1. How held-out samples are scored, and the folds.
+        path = path_rule(estimator)
+        scorer = self._scorer()
+        rule = check_choice("rule", self.rule, RULES)
+        scoring = HeldOutScoring(scorer, routed.scorer.score, self.scoring, rule, self.calibration)
+        strata = samples.y if path.strata is None else path.strata(samples.y)
+        splitter = self._splitter(estimator, strata)
+        splits = splitter.split(as_given(samples), strata, **routed.splitter.split)
+        folds = read_folds(splits, _num_samples(samples.X))
 
+        # 2. Fits along the paths of all norms, in every fold. The neighbourhood of the best C is
+        # known only where equal weights are tried first.
         with progress(type(self).__name__, len(folds), bool(self.verbose)) as show:
             norms = self._norms()
             near = None if self.near is None else check_count("near", self.near)
-            near = near if "uniform" in norms else None
-            options = PathOptions(
-                bool(self.scale), self.n_jobs, show, near, eligible_scores, choice
-            )
-            found = search_paths(estimator, given, folds, self.Cs, norms, options)
-        remedy = "raise max_iter, accept a larger tol, or try smaller Cs"
+            if "uniform" not in norms:
+                near = None
+            options = PathOptions(bool(self.scale), self.n_jobs, show, near, scoring.best_value)
+            fits = search_paths(estimator, samples, folds, self.Cs, norms, options)
         self.n_unconverged_ = warn_of_gaps(
-            type(self).__name__, found.all_gaps(), found.model.tol, remedy
+            type(self).__name__,
+            fits.all_gaps(),
+            fits.problem.model.tol,
+            "raise max_iter, accept a larger tol, or try smaller Cs",
         )
-        scores = found.scores(scorer, routed.scorer.score, self.calibration)
-        self._require_scores(scores)
-        eligible = _without_blind_models(scores, found, scorer)
-        m, i = found.best(eligible, choice)
-        self.parameter_, self.Cs_, self.C_ = rule.parameter, found.Cs, float(found.Cs[i])
-        self.scores_, self.best_score_ = scores[m], float(scores[m, :, i].mean())
+
+        # 3. The choice by the scores.
+        choice = scoring.choose(fits)
+        self._keep_choice(choice)
+        return choice
+
+    def _keep_choice(self, choice: Choice) -> None:
+        """Set the attributes of a choice: C, norm, scores and weights."""
+        fits = choice.fits
+        self.parameter_ = fits.problem.rule.parameter
+        self.Cs_ = fits.Cs
+        self.C_ = choice.C
+        self.scores_ = choice.scores_of_norm
+        self.best_score_ = float(choice.scores_of_norm[:, choice.value_number].mean())
         if self.norms is not None:
-            self.norm_ = found.norms[m]
-            self.scores_by_norm_ = dict(zip(found.norms, scores, strict=True))
-            self.weights_by_norm_ = found.learned(scores, choice)
+            self.norm_ = choice.norm
+            self.scores_by_norm_ = choice.scores_by_norm
+            self.weights_by_norm_ = choice.weights_by_norm()
             self.weights_path_by_norm_ = {
-                norm: found.mean_weights(k) for k, norm in enumerate(found.norms)
+                norm: fits.mean_weights(m) for m, norm in enumerate(fits.norms)
             }
             if self.verbose:
-                said = describe_choice(self.scores_by_norm_, self.norm_, i, choice)
-                print(f"{type(self).__name__}: {said}.", flush=True)
-        self.weights_paths_, self.duality_gaps_ = found.weights(m), found.gaps(m)
-        self.weights_path_ = found.mean_weights(m)
-        return found, m, i
-
-    def _require_scores(self, scores: Array) -> None:
-        """Raise unless some value of C has a score in every fold."""
-        if not np.all(np.isnan(scores.mean(axis=1))):
-            return
-        lost = [str(k + 1) for k in np.flatnonzero(np.isnan(scores).all(axis=(0, 2)))]
-        where = f"fold {', '.join(lost)}" if lost else "some fold for every C"
-        raise ValueError(
-            f"scoring={self.scoring!r} is undefined in {where} (of {scores.shape[1]}), whose"
-            " held-out samples may lack a class or an event, or be a single one: use fewer folds"
-            " (cv), stratified folds, or another scoring."
-        )
+                print(f"{type(self).__name__}: {choice.described()}.", flush=True)
+        self.weights_paths_ = fits.weights(choice.norm_number)
+        self.duality_gaps_ = fits.gaps(choice.norm_number)
+        self.weights_path_ = fits.mean_weights(choice.norm_number)
 
     def _unseen(self) -> conformal.Conformal:
-        """Return the machines of the folds, or raise if none holds out what intervals or sets are
-        of."""
+        """Return the machines of the folds, or raise if no samples were held out for them."""
         if self._conformal is None:
             raise ValueError(
                 "y: intervals need numeric targets, and sets need one class per sample; held-out"
@@ -186,69 +183,72 @@ class PathSearch(BaseEstimator):
         return self._conformal
 
     def _norms(self) -> list[Any]:
-        norms = (
-            [self.norms]
-            if isinstance(self.norms, str | int | float) or self.norms is None
-            else list(self.norms)
-        )
+        """Return the norms to try, or raise if there are none."""
+        is_single = self.norms is None or isinstance(self.norms, str | int | float)
+        norms = [self.norms] if is_single else list(self.norms)
         if not norms:
             raise ValueError(f"norms={self.norms!r}: give at least one, such as 1, 2 or 'uniform'.")
         return norms
 
     def _splitter(self, estimator: Estimator, y: TargetLike = None) -> Any:
-        # Loads a good part of scikit-learn, which the estimators that choose nothing do without.
+        """Return the splitter of samples into folds.
+
+        A number of folds, `cv`, means folds stratified by y if y are classes or the estimator names
+        strata.
+        """
+        # Imported here because it loads much of scikit-learn, which other estimators do not need.
         from sklearn.model_selection import check_cv
 
-        return check_cv(
-            self.cv, y, classifier=is_classifier(self) or path_rule(estimator).strata is not None
-        )
+        has_strata = is_classifier(self) or path_rule(estimator).strata is not None
+        return check_cv(self.cv, y, classifier=has_strata)
 
     def _scorer(self) -> Any:
+        """Return the function that scores a fit, or raise if `scoring` names no single score."""
+        # Imported here because it loads much of scikit-learn, which other estimators do not need.
         from sklearn.metrics import check_scoring
 
         check_one_score(self.scoring)
         return check_scoring(getattr(self, "estimator", self), scoring=self.scoring)
 
-    # What is routed to whom -----------------------------------------------------------------------
+    # Routing of metadata --------------------------------------------------------------------------
 
     def _routed(self, sample_weight: SampleWeight, params: Settings) -> Bunch:
-        """Return what estimator, splitter and scorer are given of the metadata of `fit`."""
+        """Return the metadata of `fit` for the estimator, the splitter and the scorer.
+
+        `params` are further arguments of `fit`; those that none of the three takes raise an error.
+        """
         from sklearn import get_config
 
-        given = params if sample_weight is None else {"sample_weight": sample_weight, **params}
+        # 1. With metadata routing, each of the three says what it takes.
         if get_config().get("enable_metadata_routing", False):
-            routed: Bunch = process_routing(self, "fit", **given)
+            metadata = dict(params)
+            if sample_weight is not None:
+                metadata = {"sample_weight": sample_weight, **params}
+            routed: Bunch = process_routing(self, "fit", **metadata)
             return routed
+
+        # 2. Otherwise, groups are for the splitter, and weights for the estimator and the scorer.
         unknown = set(params) - {"groups"}
         if unknown:
             raise TypeError(
                 f"{type(self).__name__}.fit() got an unexpected argument {sorted(unknown)[0]!r}."
             )
         weight = {} if sample_weight is None else {"sample_weight": sample_weight}
-        # A user's function may not accept weights.
-        known = self.scoring is None or isinstance(self.scoring, str)
-        score, fit = Bunch(score=weight if known else {}), Bunch(fit=weight)
-        return Bunch(estimator=fit, splitter=Bunch(split=params), scorer=score)
+        # A function of the user may not accept weights.
+        scorer_takes_weight = self.scoring is None or isinstance(self.scoring, str)
+        return Bunch(
+            estimator=Bunch(fit=weight),
+            splitter=Bunch(split=params),
+            scorer=Bunch(score=weight if scorer_takes_weight else {}),
+        )
 
     def _router(self, estimator: Estimator, scorer: Any) -> MetadataRouter:
-        to = {name: MethodMapping().add(caller="fit", callee=name) for name in ("split", "score")}
+        """Return a router of the metadata of `fit` to the splitter and the scorer."""
+        to_split = MethodMapping().add(caller="fit", callee="split")
+        to_score = MethodMapping().add(caller="fit", callee="score")
         router = MetadataRouter(owner=type(self).__name__)
-        router.add(splitter=self._splitter(estimator), method_mapping=to["split"])
-        return router.add(scorer=scorer, method_mapping=to["score"])
-
-
-def _without_blind_models(scores: Array, found: PathResult, scorer: Any) -> Array:
-    """Return the scores of the models that may be chosen, NaN of the others.
-
-    Scores of ranks and of probabilities do not penalise a model that never predicts a rare class.
-    By such scores, none is chosen whose predictions name fewer classes than those of another.
-    """
-    tried = ~np.isnan(scores.mean(axis=1))
-    if getattr(scorer, "_response_method", "predict") == "predict" or not tried.any():
-        return scores
-    unnamed = found.unnamed()
-    blind = unnamed > unnamed[tried].min()
-    return np.where(blind[:, np.newaxis], np.nan, scores)
+        router.add(splitter=self._splitter(estimator), method_mapping=to_split)
+        return router.add(scorer=scorer, method_mapping=to_score)
 
 
 def fit_choice(
@@ -274,22 +274,18 @@ def fit_choice(
     """
     self._is_refitted = False
     check_row_names(X, groups=params.get("groups"))
-    given = self.validated(in_memory(X), y, sample_weight)
-    routed = self._routed(given.weight, params)
-    found, m, i = self._search(self._plain(given), given, routed)
+    samples = self.validated(in_memory(X), y, sample_weight)
+    routed = self._routed(samples.weight, params)
+    choice = self._choose(self._plain(samples), samples, routed)
     if self.refit:
-        scaled = self.scaled(given, self.scale)
-        recipe = found.chosen(m, i, verbose=self.verbose).recipe(scaled)
-        self.keep(fit(recipe, scaled, starts=found.starts(m, i), store=active_store()), scaled)
-        if self.calibration:
-            self._set_calibration(found.calibration(m, i, self.calibration))
-        self._conformal = found.conformal(m, i)
+        choice.refit_in(self, samples)
+        self._conformal = choice.conformal()
         self._is_refitted = True
     return self
 
 
 def in_memory(X: MatrixLike) -> MatrixLike:
-    """Return samples of which folds can be taken, or raise."""
+    """Return samples from which folds can be taken, or raise; a memory map as an array."""
     if isinstance(X, np.memmap):
         return np.asarray(X)
     if is_streamed(X):
@@ -475,7 +471,8 @@ class MKLClassifierCV(PathSearch, MKLClassifier):
 
     fit = fit_choice
 
-    def _plain(self, given: FitInput) -> MKLClassifier:
+    def _plain(self, samples: FitInput) -> MKLClassifier:
+        """Return the classifier without a search, of which C and the norm are chosen."""
         check_choice("calibration", self.calibration, CALIBRATIONS)
         return MKLClassifier(**self._plain_params())
 
@@ -613,9 +610,15 @@ class MKLRegressorCV(PathSearch, MKLRegressor):
 
     fit = fit_choice
 
-    def _plain(self, given: FitInput) -> MKLRegressor:
+    def _plain(self, samples: FitInput) -> MKLRegressor:
+        """Return the regression without a search, of which C and the norm are chosen.
+
+        The half-width of its tube is set as `epsilon_`.
+        """
         epsilon = check_positive("epsilon", self.epsilon, zero=True, word="auto")
-        self.epsilon_ = 0.1 * mean_deviation(given) if epsilon == "auto" else self.epsilon
+        self.epsilon_ = self.epsilon
+        if epsilon == "auto":
+            self.epsilon_ = AUTO_EPSILON * mean_deviation(samples)
         return MKLRegressor(**self._plain_params() | {"epsilon": self.epsilon_})
 
     predict_interval = conformal.predict_interval

@@ -163,23 +163,26 @@ class InputRules:
 
 
 def input_rules(X: MatrixLike, estimator: Estimator) -> InputRules:
-    """Return what samples an estimator takes by its parameters.
+    """Return the rules of samples that follow from the parameters of an estimator.
 
-    What is learned from the training samples has its default.
+    X are the training samples, on which default kernels may depend. Fields that are learned from
+    the training samples keep their defaults.
     """
     entries = estimator.read_kernels(X)
-    # After the kernels there may be that of the gates.
-    names = [*(entry.name for entry in entries), "gating_kernel"]
-    reads_sparse = estimator.kernel_traits("accepts_sparse", entries)
-    names_of_readers = zip(names, reads_sparse, strict=False)
-    dense_kernels = [name for name, is_sparse_read in names_of_readers if not is_sparse_read]
-    has_gates = hasattr(estimator, "gating_columns")
+    names = [*(entry.name for entry in entries), *estimator.further_kernels()]
+    accepts_sparse = estimator.kernel_traits("accepts_sparse", entries)
+    kernels = zip(names, accepts_sparse, strict=True)
+    dense_kernel = next((name for name, accepts in kernels if not accepts), None)
+    kinds = set(estimator.kernel_traits("input_kind", entries))
+    matrix_lengths: dict[str, int] = {}
+    if not estimator.reads_samples:
+        # The values of the kernels are enough, and new samples may be given as similarities.
+        matrix_lengths = _lengths_of_matrices(entries)
     return InputRules(
-        kinds=tuple(sorted(set(estimator.kernel_traits("input_kind", entries)))),
-        dense_kernel=dense_kernels[0] if dense_kernels else None,
+        kinds=tuple(sorted(kinds)),
+        dense_kernel=dense_kernel,
         all_name_columns=all(entry.columns is not None for entry in entries),
-        # Gates read the samples themselves, not their similarities.
-        matrix_lengths={} if has_gates else _lengths_of_matrices(entries),
+        matrix_lengths=matrix_lengths,
         approximation=estimator.approximation,
         is_in_memory=estimator.reads_in_memory,
         may_lack_views=estimator.missing is not None,
@@ -188,9 +191,9 @@ def input_rules(X: MatrixLike, estimator: Estimator) -> InputRules:
 
 
 def _lengths_of_matrices(entries: Sequence[Entry]) -> dict[str, int]:
-    """Return how many rows the matrix of each kernel has, by the kernel's name.
+    """Return how many rows the matrix of each kernel has, by the name of the kernel.
 
-    The dict is empty unless all kernels are given matrices.
+    The dict is empty unless all kernels are given as matrices.
     """
     if not all(isinstance(entry.kernel, Precomputed) for entry in entries):
         return {}

@@ -8,7 +8,6 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,7 +32,8 @@ from kernelmosaic._typing import (
 )
 from kernelmosaic.engine.expansion import PartialSums, SupportSums
 from kernelmosaic.engine.pipelines import behind_pipeline
-from kernelmosaic.engine.search import HeldOutPredictor, check_one_score, read_folds
+from kernelmosaic.engine.scoring import HeldOutPredictor, check_one_score
+from kernelmosaic.engine.search import read_folds
 from kernelmosaic.engine.tasks import accuracy, r_squared, single
 from kernelmosaic.engine.training_set import SharedKernels, TrainingSet, may_lack
 from kernelmosaic.estimators.classifier import MKLClassifier
@@ -491,15 +491,19 @@ def _with_outputs(model: Estimator, outputs: Array) -> HeldOutPredictor:
     score = r_squared if rule is None else rule.score
     if is_classifier(model):
         score = accuracy
-    return HeldOutPredictor(
+    predictor = HeldOutPredictor(
         get_tags(model).estimator_type,
         model.decide(outputs),
         single(outputs),
         getattr(model, "classes_", None),
         score,
         getattr(model, "_probabilities", None),
-        partial(getattr, model, "curves_", None),
     )
+    if not hasattr(model, "curves_"):
+        return predictor
+    from kernelmosaic.survival.task import HeldOutTimes
+
+    return HeldOutTimes.of(predictor, lambda: model.curves_)
 
 
 def _present(estimator: Estimator, specs: list[KernelSpec], X: MatrixLike) -> Mask:

@@ -117,6 +117,8 @@ class BaseLocalized(TransformerMixin, BaseMKL, auto_wrap_output_keys=None):  # t
     weights = None
     # The gate of a view that a sample lacks is zero.
     missing = GATED
+    # Gates read the samples themselves.
+    reads_samples = True
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -159,16 +161,15 @@ class BaseLocalized(TransformerMixin, BaseMKL, auto_wrap_output_keys=None):  # t
             n_init=int(self.n_init),
             n_jobs=self.n_jobs,
             random_state=self.random_state,
-            kinds=set(super().kernel_traits("input_kind")),
+            kinds={kernel.input_kind for kernel in self.weighted_kernels()},
         )
 
     # Samples in -----------------------------------------------------------------------------------
 
-    def kernel_traits(self, trait: str, entries: Any = None) -> list[Any]:
-        traits = super().kernel_traits(trait, entries)
+    def further_kernels(self) -> dict[str, Kernel]:
         if isinstance(self.gating_kernel, Kernel):
-            return [*traits, getattr(self.gating_kernel, trait)]
-        return traits
+            return {"gating_kernel": self.gating_kernel}
+        return {}
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

@@ -1,5 +1,11 @@
-"""Choosing parameters by validation: paths of C, the response-surface search, folds of pairs and
-the 5×2 folds."""
+"""Choosing parameters by validation: paths of C, response surfaces, and splits.
+
+Words:
+
+- terrain, exploration: the box in which a response surface is sought, and its evaluation there.
+- factor: one of the numbers that a response-surface search changes.
+- response: minus a mean validation score, which is minimised.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,8 @@
-"""C, or what an estimator has in its place, chosen by cross-validation; intervals and sets by
-samples set aside."""
+"""Estimators around other estimators: a search for C, and intervals and sets by samples set aside.
+
+`PathSearchCV` chooses C, or the parameter that an estimator has in its place, by cross-validation.
+`SplitConformal` sets samples aside, by which it states how far targets are from predictions.
+"""
 
 from __future__ import annotations
 
@@ -28,34 +31,39 @@ from kernelmosaic._typing import (
 from kernelmosaic.engine import conformal
 from kernelmosaic.engine.calibration import CALIBRATIONS
 from kernelmosaic.engine.conformal import Conformal
+from kernelmosaic.engine.paths import path_rule, predicts_targets
 from kernelmosaic.engine.pipelines import divide_pipeline
-from kernelmosaic.engine.search import path_rule, predicts_targets, read_samples
+from kernelmosaic.engine.search import read_samples
 from kernelmosaic.estimators.cv import PathSearch, in_memory
 from kernelmosaic.stacking import check_row_names
 
 
 def has(name: str) -> Callable[[Any], bool]:
-    """Return a test whether the fitted estimator inside, or before the fit the one given, has a
-    method."""
+    """Return a function that says whether the wrapped estimator has a method.
 
-    def has_it(self: Any) -> bool:
-        if hasattr(self, self._fitted_name):
-            return hasattr(getattr(self, self._fitted_name), name)
-        is_calibrated = getattr(self, "calibration", None) is not None and is_classifier(
-            self.estimator
-        )
-        return hasattr(self.estimator, name) or (
-            is_calibrated and name in ("predict_proba", "predict_log_proba")
+    Before the fit it asks the estimator that was given, after it the fitted one. A classifier that
+    will be calibrated has probabilities.
+    """
+
+    def has_method(wrapper: Any) -> bool:
+        if hasattr(wrapper, wrapper._fitted_name):
+            return hasattr(getattr(wrapper, wrapper._fitted_name), name)
+        if hasattr(wrapper.estimator, name):
+            return True
+        if name not in ("predict_proba", "predict_log_proba"):
+            return False
+        return getattr(wrapper, "calibration", None) is not None and is_classifier(
+            wrapper.estimator
         )
 
-    return has_it
+    return has_method
 
 
 class Wrapper(MetaEstimatorMixin):
-    """What wraps an estimator: predictions and tags are those of the one inside."""
+    """An estimator around another one, whose predictions and tags it has."""
 
     estimator: Estimator
-    #: The attribute that is the fitted estimator.
+    #: The name of the attribute that is the fitted estimator.
     _fitted_name: ClassVar[str] = "estimator_"
 
     @property
@@ -73,10 +81,10 @@ class Wrapper(MetaEstimatorMixin):
     def score(
         self, X: MatrixLike, y: TargetLike = None, sample_weight: SampleWeight = None
     ) -> float:
-        """Return the fitted estimator's own score."""
+        """Return the score of the fitted estimator."""
         check_row_names(X, y=y, sample_weight=sample_weight)
-        weight = {} if sample_weight is None else {"sample_weight": sample_weight}
-        return float(self._inner.score(X, y, **weight))
+        params = {} if sample_weight is None else {"sample_weight": sample_weight}
+        return float(self._inner.score(X, y, **params))
 
     predict_interval = available_if(lambda self: predicts_targets(self.estimator))(
         conformal.predict_interval
@@ -92,16 +100,17 @@ class Wrapper(MetaEstimatorMixin):
     )
 
     def __sklearn_tags__(self) -> Tags:
-        tags, own = super().__sklearn_tags__(), get_tags(self.estimator)
+        tags = super().__sklearn_tags__()
+        tags_of_estimator = get_tags(self.estimator)
         for name in (
             "estimator_type",
             "target_tags",
             "classifier_tags",
             "regressor_tags",
             "transformer_tags",
+            "input_tags",
         ):
-            setattr(tags, name, getattr(own, name))
-        tags.input_tags = own.input_tags
+            setattr(tags, name, getattr(tags_of_estimator, name))
         return tags
 
 
@@ -260,23 +269,24 @@ class PathSearchCV(Wrapper, PathSearch):
         -------
         self
         """
-        known, is_class = (None, *CALIBRATIONS), is_classifier(self.estimator)
-        method = check_choice("calibration", self.calibration, known) if is_class else None
+        method = None
+        if is_classifier(self.estimator):
+            method = check_choice("calibration", self.calibration, (None, *CALIBRATIONS))
+        # An estimator without a path is refused before its samples are read.
         path_rule(self.estimator)
         check_row_names(
             X, y=y, sample_weight=params.get("sample_weight"), groups=params.get("groups")
         )
         routed = self._routed(params.pop("sample_weight", None), params)
-        weight, model = (
-            routed.estimator.fit.get("sample_weight"),
-            divide_pipeline(self.estimator)[1],
-        )
+        weight = routed.estimator.fit.get("sample_weight")
+        model = divide_pipeline(self.estimator)[1]
         if weight is not None and not has_fit_parameter(model, "sample_weight"):
             raise TypeError(f"sample_weight: {type(model).__name__}.fit takes none; give None.")
-        given = read_samples(self.estimator, in_memory(X), y, weight)
-        found, m, i = self._search(self.estimator, given, routed)
+        samples = read_samples(self.estimator, in_memory(X), y, weight)
+        choice = self._choose(self.estimator, samples, routed)
         if self.refit:
-            self.best_estimator_, self._conformal = found.fit(m, i, method), found.conformal(m, i)
+            self.best_estimator_ = choice.refit(method)
+            self._conformal = choice.conformal()
         elif hasattr(self, "best_estimator_"):
             del self.best_estimator_
         return self
@@ -308,7 +318,7 @@ class PathSearchCV(Wrapper, PathSearch):
         return self.fit(X, y, **params).transform(X)
 
     def __sklearn_is_fitted__(self) -> bool:
-        # Without a refit there are scores, and nothing to predict with.
+        # Without a refit there are scores, but no predictions.
         return hasattr(self, "best_estimator_")
 
     def get_metadata_routing(self) -> MetadataRouter:
@@ -397,24 +407,28 @@ class SplitConformal(Wrapper, BaseEstimator):
         """
         check_row_names(X, y=y, sample_weight=sample_weight)
         X, y, weight = indexable(in_memory(X), y, sample_weight)
-        y, rows = self._read(y), np.arange(len(y))
-        train, held = rows, rows
-        if not isinstance(self.estimator, FrozenEstimator):
+        y = self._read(y)
+        rows = np.arange(len(y))
+        if isinstance(self.estimator, FrozenEstimator):
+            # The estimator is fitted already, to other samples.
+            train, held = rows, rows
+        else:
             from sklearn.model_selection import train_test_split
 
             size = check_share("calibration_size", self.calibration_size)
             train, held = train_test_split(rows, test_size=size, random_state=self.random_state)
-        params = {} if weight is None else {"sample_weight": _safe_indexing(weight, train)}
+        params = {}
+        if weight is not None:
+            params["sample_weight"] = _safe_indexing(weight, train)
+            held = held[np.asarray(weight)[held] > 0]
         self.estimator_ = clone(self.estimator).fit(_safe_indexing(X, train), y[train], **params)
-        held = held if weight is None else held[np.asarray(weight)[held] > 0]
         classes = self.estimator_.classes_ if is_classifier(self.estimator) else None
-        self._conformal = Conformal.of(
-            [self.estimator_], [(_safe_indexing(X, held), y[held])], classes
-        )
+        unseen = (_safe_indexing(X, held), y[held])
+        self._conformal = Conformal.of([self.estimator_], [unseen], classes)
         return self
 
     def _read(self, y: TargetLike) -> ArrayOrTensor:
-        """Return the targets as an array, or raise saying what is wrong."""
+        """Return the targets as an array, or raise."""
         if not is_classifier(self.estimator) and not is_regressor(self.estimator):
             raise TypeError(
                 f"estimator={type(self.estimator).__name__}: give a regressor or a classifier."
@@ -433,4 +447,5 @@ class SplitConformal(Wrapper, BaseEstimator):
         return labels.ravel()
 
     def _unseen(self) -> Conformal:
+        """Return the fitted estimator with the scores of the samples set aside."""
         return self._conformal

@@ -1,5 +1,10 @@
-"""A search over positive parameters that fits a surface to validation scores instead of walking a
-grid."""
+"""A search over positive parameters by a polynomial surface that is fitted to validation scores.
+
+In the order in which it is read: designs of points, the surface, the exploration that evaluates
+points, the parameters that these stand for (`Factors`), and the search. Points are vectors of
+logarithms, to base ten, of the parameters. Responses are minus mean validation scores, so that
+small ones are good.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +29,10 @@ from sklearn.utils.validation import _check_method_params, _num_samples
 
 from kernelmosaic._checks import check_choice, check_count, check_positive
 from kernelmosaic._typing import Array, ArrayOrTensor, Estimator, MatrixLike, Settings, TargetLike
+from kernelmosaic.engine.choice import resolution
 from kernelmosaic.engine.pipelines import last_step
-from kernelmosaic.engine.search import check_one_score, read_folds, resolution
+from kernelmosaic.engine.scoring import check_one_score
+from kernelmosaic.engine.search import read_folds
 from kernelmosaic.engine.training_set import SharedKernels
 from kernelmosaic.estimators.inputs import read_targets
 from kernelmosaic.kernels.views import PerColumn, lay_specs, read_kernels, term_names
@@ -76,10 +83,12 @@ def koshal_design(n_factors: int, order: int = 2) -> Array:
 # A polynomial fitted to responses -----------------------------------------------------------------
 
 
-#: Up to so many factors every face of the box is solved: 3^6 = 729 small linear systems.
-_MOST_ENUMERATED = 6
-#: Coefficients and eigenvalues this far below the largest number around are rounding, not shape.
+#: Number of factors up to which every face of the box is solved: 3^6 = 729 small linear systems.
+_MAX_ENUMERATED = 6
+#: Eigenvalues and differences below this fraction of the largest one are rounding.
 _ROUNDING = 1e-10
+#: Coefficients of a fitted surface below this fraction of the largest response are rounding.
+_ROUNDING_OF_COEFFICIENTS = 1e-12
 
 
 @dataclass(frozen=True)
@@ -113,7 +122,7 @@ class ResponseSurface:
 
     @property
     def is_convex(self) -> bool:
-        """Whether no direction curves downwards (beyond rounding); a plane is convex."""
+        """Whether no direction curves downwards, but for rounding; a plane is convex."""
         eigenvalues = np.linalg.eigvalsh(self.quadratic)
         return bool(eigenvalues.min() >= -_ROUNDING * np.abs(eigenvalues).max())
 
@@ -125,69 +134,78 @@ class ResponseSurface:
         lower, upper : array-like of shape (n_factors,)
             The box.
         start : array-like of shape (n_factors,), optional
-            Among points equally low the nearest to this one is returned; the middle of the box by
+            Of several lowest points the one nearest to it is returned; the middle of the box by
             default.
 
         Returns
         -------
         ndarray of shape (n_factors,)
-            The global minimiser: of a convex surface for any number of factors; otherwise for up to
-            six, above which it is the best of several local ones.
+            The global minimiser: of a convex surface for any number of factors, of others for up to
+            six; above, it is the best of several local ones.
         """
         lower, upper = np.asarray(lower, dtype=np.float64), np.asarray(upper, dtype=np.float64)
-        start = (
-            (lower + upper) / 2
-            if start is None
-            else np.clip(np.asarray(start, dtype=np.float64), lower, upper)
-        )
+        if start is None:
+            start = (lower + upper) / 2
+        else:
+            start = np.clip(np.asarray(start, dtype=np.float64), lower, upper)
+
+        # 1. The stationary point of a strictly convex surface, if it is in the box.
         eigenvalues = np.linalg.eigvalsh(self.quadratic)
         if eigenvalues.min() > _ROUNDING * np.abs(eigenvalues).max():
             z = np.linalg.solve(self.quadratic, -self.linear / 2)
             if np.all((lower <= z) & (z <= upper)):
                 return np.asarray(z)
-        candidates = self._on_faces if len(start) <= _MOST_ENUMERATED else self._by_descent
-        Z = np.array(candidates(lower, upper, start))
-        values = self.predict(Z)
-        lowest = values <= values.min() + _ROUNDING * max(np.ptp(values), 1e-300)
-        return np.asarray(Z[lowest][np.argmin(np.linalg.norm(Z[lowest] - start, axis=1))])
+
+        # 2. Otherwise the lowest of several candidates.
+        find_candidates = self._on_faces if len(start) <= _MAX_ENUMERATED else self._by_descent
+        candidates = np.array(find_candidates(lower, upper, start))
+        values = self.predict(candidates)
+        tolerance = _ROUNDING * max(np.ptp(values), 1e-300)
+        lowest = candidates[values <= values.min() + tolerance]
+        return np.asarray(lowest[np.argmin(np.linalg.norm(lowest - start, axis=1))])
 
     def _on_faces(self, lower: Array, upper: Array, start: Array) -> list[Array]:
-        """The stationary point of every face that has one: the minimiser, convex or not, is among
-        them."""
-        found = [start]
-        for state in product((-1, 0, 1), repeat=len(start)):
-            side = np.array(state)
+        """Return the stationary points of all faces of the box, and the start.
+
+        The minimiser in the box is one of them, whether the surface is convex or not.
+        """
+        candidates = [start]
+        # A face has each coordinate at its lower bound (-1), at its upper bound (1), or free (0).
+        for face in product((-1, 0, 1), repeat=len(start)):
+            side = np.array(face)
             z = np.where(side < 0, lower, np.where(side > 0, upper, start))
             free = side == 0
             if np.any(free):
                 system = 2 * self.quadratic[np.ix_(free, free)]
-                # Least squares, because a flat direction leaves the system singular: then do not
-                # move along it.
+                # A flat direction makes the system singular; least squares does not move along it.
                 z[free] -= np.linalg.lstsq(system, self.gradient(z)[free], rcond=_ROUNDING)[0]
             if np.all((lower <= z) & (z <= upper)):
-                found.append(z)
-        return found
+                candidates.append(z)
+        return candidates
 
     def _by_descent(self, lower: Array, upper: Array, start: Array) -> list[Array]:
-        """Local minimisers, from the start, the corner downhill and the corners where the surface
-        bends down most."""
-        steepest = np.linalg.eigh(self.quadratic)[1][:, 0]
+        """Return local minimisers in the box, and the start.
+
+        Descents begin at the start, at the corner down the gradient, and, of a surface that is not
+        convex, at the two corners along its direction of most negative curvature.
+        """
         starts = [start, np.where(self.gradient(start) > 0, lower, upper)]
         if not self.is_convex:
-            starts += [np.where(sign * steepest > 0, upper, lower) for sign in (1.0, -1.0)]
+            most_concave = np.linalg.eigh(self.quadratic)[1][:, 0]
+            starts += [np.where(sign * most_concave > 0, upper, lower) for sign in (1.0, -1.0)]
         bounds = list(zip(lower, upper, strict=True))
-        # On the scale of the surface itself, so that L-BFGS-B's own tolerances mean something.
+        # The tolerances of L-BFGS-B are meant for values of about one.
         scale = max(np.abs(self.linear).max(), np.abs(self.quadratic).max(), 1e-300)
 
         def value_and_gradient(z: Array) -> tuple[float, Array]:
             return (self.predict(z)[0] - self.constant) / scale, self.gradient(z) / scale
 
         options = {"ftol": 1e-15, "gtol": 1e-10, "maxiter": 1000}
-        descents = [
-            minimize(value_and_gradient, first, jac=True, bounds=bounds, options=options)
-            for first in starts
-        ]
-        return [start, *(np.clip(done.x, lower, upper) for done in descents)]
+        candidates = [start]
+        for first in starts:
+            descent = minimize(value_and_gradient, first, jac=True, bounds=bounds, options=options)
+            candidates.append(np.clip(descent.x, lower, upper))
+        return candidates
 
 
 def fit_surface(
@@ -199,8 +217,9 @@ def fit_surface(
     step: Any = 1.0,
     weights: Array | None = None,
 ) -> ResponseSurface:
-    """Fit a polynomial by least squares; with fewer points than coefficients, the smallest that
-    interpolates.
+    """Return the polynomial fitted to responses by least squares.
+
+    With fewer points than coefficients it is the interpolating one with the smallest coefficients.
 
     Parameters
     ----------
@@ -211,44 +230,69 @@ def fit_surface(
     order : {2, 1}, default=2
         Order of the polynomial.
     centre, step : float or array-like of shape (n_factors,), default=0.0 and 1.0
-        Origin and unit in which the system is solved, for its conditioning; the result is in the
-        coordinates of Z.
+        Origin and unit of the coordinates in which the system is solved, for its conditioning; the
+        returned surface is in the coordinates of Z.
     weights : ndarray of shape (n_points,), optional
         How much each point counts.
     """
-    r, n = np.asarray(responses, dtype=np.float64), Z.shape[1]
-    centre, step = (
-        np.broadcast_to(centre, n).astype(np.float64),
-        np.broadcast_to(step, n).astype(np.float64),
-    )
+    r = np.asarray(responses, dtype=np.float64)
+    n_factors = Z.shape[1]
+    centre = np.broadcast_to(centre, n_factors).astype(np.float64)
+    step = np.broadcast_to(step, n_factors).astype(np.float64)
+
+    # 1. Coefficients in the coordinates u = (z − centre) / step. Responses are taken relative to
+    # their mean, beside which their differences may be small.
     U = (Z - centre) / step
-    m, h = np.triu_indices(n)
-    columns = [np.ones((len(U), 1)), U] + ([U[:, m] * U[:, h]] if order == 2 else [])
-    root = np.ones(len(U)) if weights is None else np.sqrt(weights)
-    # Around the mean, so that a response which hardly varies is not lost in its own size.
-    beta = np.linalg.lstsq(root[:, None] * np.hstack(columns), root * (r - r.mean()), rcond=None)[0]
-    beta[np.abs(beta) <= 1e-12 * np.abs(r).max()] = 0.0
-    linear, quadratic = beta[1 : n + 1] / step, np.zeros((n, n))
+    m, h = np.triu_indices(n_factors)
+    columns = [np.ones((len(U), 1)), U]
     if order == 2:
-        quadratic[m, h] = beta[n + 1 :]
+        columns.append(U[:, m] * U[:, h])
+    root = np.ones(len(U)) if weights is None else np.sqrt(weights)
+    A = root[:, None] * np.hstack(columns)
+    beta = np.linalg.lstsq(A, root * (r - r.mean()), rcond=None)[0]
+    beta[np.abs(beta) <= _ROUNDING_OF_COEFFICIENTS * np.abs(r).max()] = 0.0
+
+    # 2. The same polynomial in the coordinates z.
+    linear = beta[1 : n_factors + 1] / step
+    quadratic = np.zeros((n_factors, n_factors))
+    if order == 2:
+        quadratic[m, h] = beta[n_factors + 1 :]
         quadratic = (quadratic + quadratic.T) / 2 / np.outer(step, step)
-    shifted = linear - 2 * quadratic @ centre
+    linear_at_zero = linear - 2 * quadratic @ centre
     constant = float(r.mean() + beta[0] - linear @ centre + centre @ quadratic @ centre)
-    return ResponseSurface(constant, shifted, quadratic)
+    return ResponseSurface(constant, linear_at_zero, quadratic)
 
 
 def first_best(scores: Array) -> int:
-    """Return the first of the scores that are best to rounding: on ties the centre, which is the
-    plain method."""
+    """Return the number of the first score that ties with the best, but for rounding.
+
+    The first point of a design is its centre, the estimator as it is given, which so wins ties.
+    """
     return int(np.argmax(scores >= np.nanmax(scores) - resolution(scores, tol=0.0)))
 
 
-# The walk -----------------------------------------------------------------------------------------
+# The exploration ----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Terrain:
-    """Where to look: centre and box of the search, the step of the design, and when to stop."""
+    """The region of an exploration, its first step, and when it ends.
+
+    Attributes
+    ----------
+    centre : ndarray of shape (n_factors,)
+        The first point.
+    lower, upper : ndarray of shape (n_factors,)
+        The box.
+    step : ndarray of shape (n_factors,)
+        The unit of the design.
+    order : {2, 1}
+        The order of the surface.
+    tol : float
+        The exploration ends when the next point is nearer than this to an evaluated one.
+    max_iter : int
+        The largest number of points after the design.
+    """
 
     centre: Array
     lower: Array
@@ -260,78 +304,103 @@ class Terrain:
 
 
 class Exploration:
-    """Evaluate a design, then the minimiser of the surface fitted to all points so far, until that
-    stops moving.
+    """Evaluate a design, then minimisers of the surface fitted to all points, until these settle.
 
-    Failed points (response NaN) are no part of the fit. While the fit curves downwards somewhere,
-    or after a failure, the step is confined to a box around the best point, which doubles on
-    success and halves otherwise; with a plane (order 1), the step follows the steepest descent to
-    the wall of that box.
+    Failed points (response NaN) are left out of the fit. While the surface is not convex, or after
+    a failure, the next point is confined to a box around the best point, which doubles on success
+    and halves otherwise. With a plane (order 1) the next point is where the steepest descent leaves
+    that box.
 
     Parameters
     ----------
     terrain : Terrain
-        Where to look.
+        The region.
     evaluate : callable
-        From points (n, factors) to responses (n,).
+        From points (n, n_factors) to responses (n,).
+
+    Attributes
+    ----------
+    points : ndarray of shape (n, n_factors)
+        All points that were evaluated.
+    responses : ndarray of shape (n,)
+        Their responses; NaN where the evaluation failed.
+    n_initial : int
+        The number of points of the design.
+    radius : float
+        Half the side of the confining box, in steps.
+    confined : bool
+        Whether all further points are confined.
+    was_confined : bool
+        Whether the last point was confined.
     """
 
     def __init__(self, terrain: Terrain, evaluate: Callable[[Array], Array]) -> None:
-        self.terrain, self.evaluate = terrain, evaluate
-        self.points, self.responses = np.empty((0, len(terrain.centre))), np.empty(0)
+        self.terrain = terrain
+        self.evaluate = evaluate
+        self.points = np.empty((0, len(terrain.centre)))
+        self.responses = np.empty(0)
         self.n_initial = 0
-        self.radius = 1.0  # of the confining box, in steps
-        self.confined = terrain.order == 1  # from now on
-        self.was_confined = False  # the last step
+        self.radius = 1.0
+        self.confined = terrain.order == 1
+        self.was_confined = False
 
     def run(self) -> ResponseSurface:
         """Explore, and return the surface fitted to every point that did not fail."""
         terrain = self.terrain
-        self._add(terrain.centre + terrain.step * koshal_design(len(terrain.centre), terrain.order))
+        design = koshal_design(len(terrain.centre), terrain.order)
+        self._add(terrain.centre + terrain.step * design)
         self.n_initial = len(self.points)
         for _ in range(terrain.max_iter):
             z = self._next()
             if z is None:
                 break
-            at = self._best()
-            best, distance = (
-                self.responses[at],
-                float(np.max(np.abs(z - self.points[at]) / terrain.step)),
-            )
+            best_number = self._best()
+            best_response = self.responses[best_number]
+            distance = float(np.max(np.abs(z - self.points[best_number]) / terrain.step))
             self._add(z[None, :])
-            newest = self.responses[-1]
-            if not np.isfinite(newest):
-                self.radius, self.confined = distance / 2, True
+            response = self.responses[-1]
+            if not np.isfinite(response):
+                self.radius = distance / 2
+                self.confined = True
             elif self.was_confined:
-                self.radius *= 2.0 if newest < best else 0.5
+                self.radius *= 2.0 if response < best_response else 0.5
         return self.surface()
 
     def surface(self) -> ResponseSurface:
-        """Fit all points that did not fail; a plane is fitted to the neighbourhood of the best
-        one."""
-        terrain, ok = self.terrain, np.isfinite(self.responses)
-        Z, responses, weights = self.points[ok], self.responses[ok], None
+        """Return the surface fitted to all points that did not fail.
+
+        In the fit of a plane, points count the less the farther they are from the best one.
+        """
+        terrain = self.terrain
+        succeeded = np.isfinite(self.responses)
+        Z = self.points[succeeded]
+        weights = None
         if terrain.order == 1:
-            squares = np.sum(((Z - self.points[self._best()]) / terrain.step) ** 2, axis=1)
-            weights = 1.0 / (1.0 + squares)
+            from_best = (Z - self.points[self._best()]) / terrain.step
+            weights = 1.0 / (1.0 + np.sum(from_best**2, axis=1))
         return fit_surface(
-            Z, responses, terrain.order, centre=terrain.centre, step=terrain.step, weights=weights
+            Z,
+            self.responses[succeeded],
+            terrain.order,
+            centre=terrain.centre,
+            step=terrain.step,
+            weights=weights,
         )
 
     def _next(self) -> Array | None:
-        """The point to evaluate next; None if every proposal is within `tol` of a point already
-        seen."""
-        terrain, surface, best = self.terrain, self.surface(), self.points[self._best()]
+        """Return the next point; None if all that are proposed are near evaluated ones."""
+        terrain = self.terrain
+        surface = self.surface()
+        best = self.points[self._best()]
         self.was_confined = self.confined or not surface.is_convex
         if not self.was_confined:
             z = surface.minimise(terrain.lower, terrain.upper, best)
             return z if self._is_new(z) else None
+        # The confining box is halved until the proposed point is a new one.
         while np.max(self.radius * terrain.step) >= terrain.tol:
             reach = self.radius * terrain.step
-            lower, upper = (
-                np.maximum(best - reach, terrain.lower),
-                np.minimum(best + reach, terrain.upper),
-            )
+            lower = np.maximum(best - reach, terrain.lower)
+            upper = np.minimum(best + reach, terrain.upper)
             if terrain.order == 1:
                 z = _descend(surface.gradient(best) * terrain.step, best, lower, upper, reach)
             else:
@@ -342,27 +411,43 @@ class Exploration:
         return None
 
     def _is_new(self, z: Array) -> bool:
+        """Whether a point is at least `tol` from all evaluated ones."""
         return bool(np.linalg.norm(self.points - z, axis=1).min() >= self.terrain.tol)
 
     def _best(self) -> int:
+        """Return the number of the point with the least response."""
         return first_best(-self.responses)
 
     def _add(self, Z: Array) -> None:
-        self.points, self.responses = (
-            np.vstack([self.points, Z]),
-            np.append(self.responses, self.evaluate(Z)),
-        )
+        """Evaluate points, and add them with their responses."""
+        self.points = np.vstack([self.points, Z])
+        self.responses = np.append(self.responses, self.evaluate(Z))
 
 
 def _descend(gradient: Array, start: Array, lower: Array, upper: Array, reach: Array) -> Array:
-    """Step down the gradient (in units of the step) to the wall of the box; coordinates already at
-    a bound stay."""
-    stuck = ((gradient > 0) & (start <= lower)) | ((gradient < 0) & (start >= upper))
-    gradient = np.where(stuck, 0.0, gradient)
-    return np.clip(start - reach * gradient / (np.abs(gradient).max() or 1.0), lower, upper)
+    """Return the point where the steepest descent from a start leaves a box.
+
+    Coordinates that are at the bound to which they descend stay there.
+
+    Parameters
+    ----------
+    gradient : ndarray of shape (n_factors,)
+        In units of the step.
+    start : ndarray of shape (n_factors,)
+        A point in the box.
+    lower, upper : ndarray of shape (n_factors,)
+        The box.
+    reach : ndarray of shape (n_factors,)
+        The length of the descent in the coordinate of the largest gradient.
+    """
+    at_lower = (gradient > 0) & (start <= lower)
+    at_upper = (gradient < 0) & (start >= upper)
+    gradient = np.where(at_lower | at_upper, 0.0, gradient)
+    largest = np.abs(gradient).max() or 1.0
+    return np.clip(start - reach * gradient / largest, lower, upper)
 
 
-# Which parameters it moves ------------------------------------------------------------------------
+# The parameters that are searched -----------------------------------------------------------------
 
 
 #: Parameters with one number per kernel, and the letter the papers use for it.
@@ -392,17 +477,22 @@ class Factors:
     anchors: dict[str, float] = field(default_factory=dict)
 
     def setting(self, z: Array) -> Settings:
-        """Return the parameters at a point, as `set_params` takes them."""
-        found: Settings = {}
+        """Return the parameters at a point, as `set_params` takes them.
+
+        A parameter with one number per kernel is a tuple that begins with its anchor.
+        """
+        settings: Settings = {}
         for name, value in zip(self.parameters, (10.0 ** np.asarray(z)).tolist(), strict=True):
-            found[name] = (
-                (*found.get(name, (self.anchors[name],)), value) if name in self.anchors else value
-            )
-        return found
+            if name in self.anchors:
+                earlier = settings.get(name, (self.anchors[name],))
+                settings[name] = (*earlier, value)
+            else:
+                settings[name] = value
+        return settings
 
 
 def read_factors(estimator: Estimator, on: Any, X: MatrixLike = None) -> Factors:
-    """Return the factors that `on` names, centred at the estimator's own values.
+    """Return the factors that `on` names, centred at the estimator's own values, or raise.
 
     Parameters
     ----------
@@ -414,68 +504,87 @@ def read_factors(estimator: Estimator, on: Any, X: MatrixLike = None) -> Factors
     X : array-like, optional
         The samples, for kernels that stand for one per column.
     """
-    names = [on] if isinstance(on, str) else on
-    if (
-        not isinstance(names, Sequence)
-        or not names
-        or not all(isinstance(name, str) for name in names)
-    ):
-        raise TypeError(
-            f"on={on!r}: give 'penalties', 'weights' or a list of names of positive parameters."
-        )
-    if len(set(names)) < len(names):
-        raise ValueError(f"on={on!r}: a name occurs twice.")
-    known = estimator.get_params()
-    unknown = [name for name in names if name not in known]
+    names = _read_names(on)
+    params = estimator.get_params()
+    unknown = [name for name in names if name not in params]
     if unknown:
         rule = getattr(estimator, "path_rule", None)
-        remedy = (
-            ""
-            if rule is None
-            else f"; give positive parameters that it has, such as on=[{rule.parameter!r}]"
-        )
+        remedy = ""
+        if rule is not None:
+            remedy = f"; give positive parameters that it has, such as on=[{rule.parameter!r}]"
         raise ValueError(
             f"on={on!r}: {type(estimator).__name__} has no parameter {unknown[0]!r}{remedy}."
         )
     factors = Factors()
     for name in names:
+        # Penalties act on learned weights only. Beside given weights, all penalties are equivalent.
         weights = f"{name.removesuffix('penalties')}weights"
-        # Penalties act on learned weights only: to search them beside given weights would compare
-        # equals.
-        if name.endswith("penalties") and (weights in names or known.get(weights) is not None):
+        has_given_weights = weights in names or params.get(weights) is not None
+        if name.endswith("penalties") and has_given_weights:
             raise ValueError(
                 f"on={list(names)!r}: {name} has no effect where {weights} are given; leave"
                 f" {weights} at None."
             )
-        owner_name, _, last = name.rpartition("__")
-        owner = known[owner_name] if owner_name else estimator
-        if last in _LETTERS and hasattr(owner, "kernels"):
-            (factors.anchors[name], *values), labels = _one_per_kernel(
-                owner, last, X if owner is estimator else None
-            )
+        owner_name, _, own_name = name.rpartition("__")
+        owner = params[owner_name] if owner_name else estimator
+        if own_name in _LETTERS and hasattr(owner, "kernels"):
+            columns = X if owner is estimator else None
+            (anchor, *values), labels = _one_per_kernel(owner, own_name, columns)
+            factors.anchors[name] = anchor
         else:
-            value, labels = known[name], [name]
-            if (
-                isinstance(value, bool)
-                or not isinstance(value, Real)
-                or not 0 < float(value) < np.inf
-            ):
-                raise ValueError(
-                    f"{name}={value!r}: the search starts from this value; give a positive number."
-                )
-            values = [float(value)]
+            values, labels = [_positive_number(name, params[name])], [name]
         factors.parameters.extend([name] * len(values))
         factors.labels.extend(labels)
         factors.centre.extend(np.log10(values).tolist())
     return factors
 
 
+def _read_names(on: Any) -> Sequence[str]:
+    """Return the names of the parameters of a search, or raise."""
+    names = [on] if isinstance(on, str) else on
+    is_list = isinstance(names, Sequence) and len(names) > 0
+    if not is_list or not all(isinstance(name, str) for name in names):
+        raise TypeError(
+            f"on={on!r}: give 'penalties', 'weights' or a list of names of positive parameters."
+        )
+    if len(set(names)) < len(names):
+        raise ValueError(f"on={on!r}: a name occurs twice.")
+    return names
+
+
+def _positive_number(name: str, value: Any) -> float:
+    """Return the value of a parameter, from which the search starts, or raise."""
+    is_number = isinstance(value, Real) and not isinstance(value, bool)
+    if not is_number or not 0 < float(value) < np.inf:
+        raise ValueError(
+            f"{name}={value!r}: the search starts from this value; give a positive number."
+        )
+    return float(value)
+
+
 def _one_per_kernel(owner: Any, parameter: str, X: MatrixLike) -> tuple[list[float], list[str]]:
-    """The values to start from, ones unless the estimator has its own, and a label for each but the
-    first."""
-    entries = (
-        owner.read_kernels() if hasattr(owner, "read_kernels") else read_kernels(owner.kernels)
-    )
+    """Return the values of a parameter with one number per kernel, and labels, or raise.
+
+    Parameters
+    ----------
+    owner : estimator
+        The estimator with the kernels.
+    parameter : str
+        A name of `_LETTERS`.
+    X : array-like or None
+        The samples, for kernels that stand for one per column; None if they are not known.
+
+    Returns
+    -------
+    values : list of float
+        Those of the estimator, or ones if it has none.
+    labels : list of str
+        One for each value but the first.
+    """
+    if hasattr(owner, "read_kernels"):
+        entries = owner.read_kernels()
+    else:
+        entries = read_kernels(owner.kernels)
     names = term_names(entries)
     if any(isinstance(entry.kernel, PerColumn) for entry in entries):
         if X is None:
@@ -484,20 +593,19 @@ def _one_per_kernel(owner: Any, parameter: str, X: MatrixLike) -> tuple[list[flo
                 " the estimator is searched directly, not inside a pipeline; write its kernels out"
                 " one by one."
             )
-        names = [tile.name for tile in lay_specs(entries, X)]
+        names = [spec.name for spec in lay_specs(entries, X)]
     if len(names) < 2:
         raise ValueError(
             f"on={parameter!r}: the first kernel's stays fixed, so at least two kernels are needed."
         )
-    own = getattr(owner, parameter)
-    values = (
-        np.ones(len(names))
-        if own is None or isinstance(own, str)
-        else np.asarray(own, dtype=np.float64)
-    )
+    value = getattr(owner, parameter)
+    if value is None or isinstance(value, str):
+        values = np.ones(len(names))
+    else:
+        values = np.asarray(value, dtype=np.float64)
     if values.shape != (len(names),) or not np.all((values > 0) & np.isfinite(values)):
         raise ValueError(
-            f"{parameter}={own!r}: the search starts there, so give {len(names)} positive numbers"
+            f"{parameter}={value!r}: the search starts there, so give {len(names)} positive numbers"
             " or None."
         )
     return values.tolist(), [f"{_LETTERS[parameter]}[{name}]" for name in names[1:]]
@@ -508,7 +616,7 @@ def _one_per_kernel(owner: Any, parameter: str, X: MatrixLike) -> tuple[list[flo
 
 @dataclass(frozen=True)
 class Design:
-    """What was evaluated, in that order.
+    """The points that a search has evaluated, in their order.
 
     Parameters
     ----------
@@ -519,7 +627,7 @@ class Design:
     responses : ndarray of shape (n_points,)
         What is minimised: minus the mean validation score; NaN where a fit failed.
     n_initial : int
-        How many of them, the first ones, are the Koshal design.
+        The number of points of the Koshal design, which are the first ones.
     """
 
     labels: list[str]
@@ -530,7 +638,7 @@ class Design:
 
 @dataclass
 class _Run:
-    """One search.
+    """The state of one search.
 
     Attributes
     ----------
@@ -541,11 +649,12 @@ class _Run:
     show : bool
         Whether to show a progress bar.
     outcomes : tuple of lists or None
-        Settings whose fits scikit-learn has put in a table, and what became of every fit.
+        The settings of scikit-learn's table of results, and the outcome of every fit; None as long
+        as every fit has failed.
     failed : list of dict
-        Settings of batches of which no fit succeeded, which are in no table.
+        The settings of batches of which every fit failed, which are in no table.
     responses : list of float
-        Of all points so far.
+        The responses of all points so far.
     """
 
     factors: Factors
@@ -641,7 +750,7 @@ class ResponseSurfaceSearchCV(BaseSearchCV):
 
     pre_dispatch = "2*n_jobs"
     return_train_score = False
-    # Of the copy that scikit-learn fits.
+    # The state of a search; only the copy that scikit-learn fits has one.
     _run: Any = None
 
     def __init__(
@@ -698,26 +807,32 @@ class ResponseSurfaceSearchCV(BaseSearchCV):
         # Some models learn each of several targets from the samples that have it.
         if y is not None and not getattr(last_step(self.estimator), "per_target", False):
             read_targets(y, is_regressor(self.estimator))
-        # scikit-learn reads the parameters of what it fits: a copy, which prints no line of its own
-        # beside the bar.
+
+        # 1. scikit-learn fits a copy with other parameters: it prints no lines beside the progress
+        # bar, and has the score and the splitter that are used. Folds of outlier detectors are
+        # stratified because those without an outlier have no area under the ROC curve.
+        is_stratified = is_classifier(self.estimator)
+        if is_outlier_detector(self.estimator) and y is not None:
+            is_stratified = True
         quiet = copy(self)
         quiet.scoring = self._one_score(y)
-        # Folds without an outlier have no area under the curve.
-        stratified = is_classifier(self.estimator) or (
-            is_outlier_detector(self.estimator) and y is not None
-        )
-        quiet.verbose, quiet.cv = False, check_cv(self.cv, y, classifier=stratified)
-        given = quiet._get_routed_params_for_fit(_check_method_params(X, params)).splitter.split
+        quiet.verbose = False
+        quiet.cv = check_cv(self.cv, y, classifier=is_stratified)
+
+        # 2. What is searched, and on which folds.
+        routed = quiet._get_routed_params_for_fit(_check_method_params(X, params))
         factors = read_factors(self.estimator, self.on, X)
         terrain = self._read_terrain(factors)
-        folds = read_folds(quiet.cv.split(X, y, **given), _num_samples(X))
+        folds = read_folds(quiet.cv.split(X, y, **routed.splitter.split), _num_samples(X))
         quiet._run = _Run(factors, terrain, check_cv(folds), bool(self.verbose))
-        # The points meet the same folds, whose kernels need be computed once.
+
+        # 3. All points have the same folds, so that kernels are computed once.
         with SharedKernels():
             super(ResponseSurfaceSearchCV, quiet).fit(X, y, **params)
         if quiet._run.failed:
             quiet._append_failed()
-        for name in [name for name in vars(quiet) if name.endswith("_")]:
+        fitted_names = [name for name in vars(quiet) if name.endswith("_")]
+        for name in fitted_names:
             setattr(self, name, getattr(quiet, name))
         return self
 
@@ -727,16 +842,12 @@ class ResponseSurfaceSearchCV(BaseSearchCV):
         return float(super().score(X, y, **params))
 
     def _one_score(self, y: TargetLike) -> Any:
-        """Return the score of the search: of outlier detectors, which have none of their own, the
-        area under the curve.
+        """Return the scoring of the search, or raise if there is none.
 
-        Raises a ValueError where the samples say nothing of who is an outlier.
+        Of outlier detectors, which have no score of their own, it is the area under the ROC curve.
         """
-        if (
-            self.scoring is not None
-            or hasattr(self.estimator, "score")
-            or not is_outlier_detector(self.estimator)
-        ):
+        has_score = self.scoring is not None or hasattr(self.estimator, "score")
+        if has_score or not is_outlier_detector(self.estimator):
             return self.scoring
         if y is None:
             raise ValueError(
@@ -754,6 +865,7 @@ class ResponseSurfaceSearchCV(BaseSearchCV):
         return "roc_auc"
 
     def _read_terrain(self, factors: Factors) -> Terrain:
+        """Return the region of the search by its parameters, or raise."""
         n = len(factors.labels)
         try:
             bounds = np.broadcast_to(np.asarray(self.bounds, dtype=np.float64), (n, 2))
@@ -770,54 +882,76 @@ class ResponseSurfaceSearchCV(BaseSearchCV):
                 f"bounds={self.bounds!r}: the box must hold the design, from -step to step"
                 f" (step={self.step!r})."
             )
-        order, tol = check_choice("order", self.order, (1, 2)), check_positive("tol", self.tol)
-        max_iter, centre = check_count("max_iter", self.max_iter, least=0), np.array(factors.centre)
+        centre = np.array(factors.centre)
         return Terrain(
-            centre, centre + bounds[:, 0], centre + bounds[:, 1], step, order, tol, max_iter
+            centre,
+            lower=centre + bounds[:, 0],
+            upper=centre + bounds[:, 1],
+            step=step,
+            order=check_choice("order", self.order, (1, 2)),
+            tol=check_positive("tol", self.tol),
+            max_iter=check_count("max_iter", self.max_iter, least=0),
         )
 
     def _run_search(self, evaluate_candidates: Callable[..., Settings]) -> None:
+        """Explore the surface; scikit-learn calls this with its evaluation of settings."""
         run = self._run
         self.n_splits_ = run.splits.get_n_splits()
         evaluate = partial(evaluate_candidates, cv=run.splits)
         with progress("response surface", 0, run.show) as show:
-            explored = Exploration(run.terrain, partial(self._evaluate, evaluate, show))
-            self.surface_ = explored.run()
+            exploration = Exploration(run.terrain, partial(self._evaluate, evaluate, show))
+            self.surface_ = exploration.run()
         self.design_ = Design(
-            run.factors.labels, explored.points, explored.responses, explored.n_initial
+            run.factors.labels,
+            exploration.points,
+            exploration.responses,
+            exploration.n_initial,
         )
-        self.n_solver_calls_ = len(explored.points)
+        self.n_solver_calls_ = len(exploration.points)
 
     def _evaluate(
         self, evaluate: Callable[..., Settings], show: Callable[..., None], Z: Array
     ) -> Array:
-        """Responses at points, batch by batch where a progress bar is to move; NaN where any fit of
-        a point raised."""
-        # A batch should still keep every worker busy.
-        run, error = self._run, None
-        size = (
-            max(1, ceil(2 * effective_n_jobs(self.n_jobs) / self.n_splits_)) if run.show else len(Z)
-        )
-        total = len(run.responses) + len(Z)
-        for start in range(0, len(Z), size):
-            settings = [run.factors.setting(z) for z in Z[start : start + size]]
+        """Return the responses at points, NaN where any fit of a point raised, or raise.
+
+        Parameters
+        ----------
+        evaluate : callable
+            Called with settings, returns scikit-learn's table of results.
+        show : callable
+            Moves the progress bar.
+        Z : ndarray of shape (n, n_factors)
+            The points.
+        """
+        run = self._run
+        batch_size = len(Z)
+        if run.show:
+            # Batches that move the progress bar keep every worker busy.
+            n_workers = effective_n_jobs(self.n_jobs)
+            batch_size = max(1, ceil(2 * n_workers / self.n_splits_))
+        n_points = len(run.responses) + len(Z)
+        last_error: ValueError | None = None
+        for start in range(0, len(Z), batch_size):
+            settings = [run.factors.setting(z) for z in Z[start : start + batch_size]]
             try:
                 results = evaluate(settings)
-            except ValueError as caught:
-                # scikit-learn refuses a batch in which every fit failed; to a search that is one
-                # more failed point.
-                if self.error_score == "raise" or "fits failed" not in str(caught):
+            except ValueError as error:
+                # scikit-learn raises if every fit of a batch has failed. For the search these are
+                # failed points like others.
+                if self.error_score == "raise" or "fits failed" not in str(error):
                     raise
-                error = caught
+                last_error = error
                 run.failed += settings
                 run.responses += [np.nan] * len(settings)
             else:
                 run.responses += self._responses_of_newest(results, len(settings))
-            done, best = len(run.responses), np.nanmin([*run.responses, np.inf])
-            state = f", best score {-best:.4g}" if np.isfinite(best) else ""
-            show(f"{done}/{total} points{state}", done, total)
-        if error is not None and run.outcomes is None:
-            raise error  # not one point of the design could be fitted
+            n_done = len(run.responses)
+            best = np.nanmin([*run.responses, np.inf])
+            best_score = f", best score {-best:.4g}" if np.isfinite(best) else ""
+            show(f"{n_done}/{n_points} points{best_score}", n_done, n_points)
+        if last_error is not None and run.outcomes is None:
+            # No point of the design could be fitted.
+            raise last_error
         if not np.any(np.isfinite(run.responses)):
             raise ValueError(
                 f"scoring={self.scoring!r}: the score is NaN at every point of the design, so there"
@@ -827,32 +961,40 @@ class ResponseSurfaceSearchCV(BaseSearchCV):
         return np.array(run.responses[-len(Z) :])
 
     def _responses_of_newest(self, results: Settings, n: int) -> list[float]:
+        """Return the responses of the last n points of scikit-learn's table, or raise."""
         if "mean_test_score" not in results:
             raise ValueError(
                 f"scoring={self.scoring!r} returns several scores; a surface is fitted to one."
             )
-        scores = -np.asarray(results["mean_test_score"], dtype=np.float64)[-n:]
-        outcomes = np.array(
-            [one["fit_error"] is not None for one in self._run.outcomes[1]]
-        ).reshape(-1, self.n_splits_)
-        return list(np.where(outcomes[-n:].any(axis=1) | ~np.isfinite(scores), np.nan, scores))
+        responses = -np.asarray(results["mean_test_score"], dtype=np.float64)[-n:]
+        _, outcomes = self._run.outcomes
+        raised = np.array([outcome["fit_error"] is not None for outcome in outcomes])
+        any_raised = raised.reshape(-1, self.n_splits_)[-n:].any(axis=1)
+        return list(np.where(any_raised | ~np.isfinite(responses), np.nan, responses))
 
     def _format_results(
         self, candidate_params: Any, n_splits: int, out: Any, more_results: Any = None
     ) -> Any:
-        # Kept while the search runs: which fits raised, and the content of the table.
+        """Return scikit-learn's table of results, and keep what it is made of."""
         self._run.outcomes = (list(candidate_params), list(out))
         return super()._format_results(candidate_params, n_splits, out, more_results)
 
     @staticmethod
     def _select_best_index(refit: Any, refit_metric: str, results: Settings) -> int:
+        """Return the number of the best point, as scikit-learn asks for it."""
         if callable(refit):
             return int(BaseSearchCV._select_best_index(refit, refit_metric, results))
         return first_best(np.asarray(results[f"mean_test_{refit_metric}"], dtype=np.float64))
 
     def _append_failed(self) -> None:
-        """Points whose every fit failed join `cv_results_` at its end, with the error score."""
-        failed, (settings, outcomes) = self._run.failed, self._run.outcomes
-        lost = {**outcomes[0], "test_scores": self.error_score, "fit_time": 0.0, "score_time": 0.0}
-        outcomes = outcomes + [lost] * (len(failed) * self.n_splits_)
+        """Add the points of which every fit failed to `cv_results_`, with the error score."""
+        failed = self._run.failed
+        settings, outcomes = self._run.outcomes
+        failure = {
+            **outcomes[0],
+            "test_scores": self.error_score,
+            "fit_time": 0.0,
+            "score_time": 0.0,
+        }
+        outcomes = outcomes + [failure] * (len(failed) * self.n_splits_)
         self.cv_results_ = super()._format_results(settings + failed, self.n_splits_, outcomes)

@@ -33,7 +33,7 @@ from kernelmosaic.engine.expansion import StripFunction
 from kernelmosaic.engine.fit import Fit, fit
 from kernelmosaic.engine.samples import FitInput, is_streamed
 from kernelmosaic.engine.tasks import Labels, class_factors, find_classes, per_class
-from kernelmosaic.engine.training_set import FeatureSet, active_store
+from kernelmosaic.engine.training_set import active_store
 from kernelmosaic.estimators._base import KernelEstimator
 from kernelmosaic.estimators.classifier import KernelClassifier
 from kernelmosaic.estimators.inputs import NUMBERS
@@ -178,7 +178,7 @@ class BaseRidge(KernelEstimator):
         super().keep(fit, given)
         # Predictions need the classes of the task, and nothing of its samples.
         # Features need no samples.
-        self._X = None if isinstance(fit.data, FeatureSet) else given.X
+        self._X = None if fit.data.in_features else given.X
         assert isinstance(fit.task, RidgeTask)
         self._task_of_fit = replace(fit.task, groups=None, order=None)
         rounding_warning = method.rounding_warning(fit)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 from scipy import sparse
@@ -22,7 +22,6 @@ from kernelmosaic.engine.fit import Fit, Method, Recipe
 from kernelmosaic.engine.samples import DistinctSamples, FitInput
 from kernelmosaic.engine.tasks import Labels, Task, find_classes
 from kernelmosaic.engine.training_set import (
-    ExactSet,
     FeatureSet,
     KernelOptions,
     KernelStore,
@@ -478,7 +477,6 @@ class CriterionMethod(Method):
         exact = replace(options, entries=entries, approximation=None, missing=None)
         counted = DistinctSamples.all_of(len(rows), subset_targets.weight)
         data = read_training_set(exact, given.X[rows], given.original, counted)
-        assert isinstance(data, ExactSet)
         asarray = data.stack.backend.asarray
         widths = {
             m: RadialWidths(learner, asarray(data.views[m])) for m, learner in learners.items()
@@ -509,7 +507,7 @@ class CriterionMethod(Method):
         candidates, n_effective = self._candidates(
             data, data.stack, samples.targets, samples.n_units
         )
-        if samples.n_widths > 0 or isinstance(data, FeatureSet):
+        if samples.n_widths > 0 or data.in_features:
             # What comes before, widths and numbers of features, is learned by the first of them.
             candidates = candidates[:1]
         is_given = self.weight_prior != "auto"
@@ -599,7 +597,7 @@ class CriterionMethod(Method):
         second_subset = remaining[targets.take(remaining).spread(len(subset))]
         rows = np.union1d(subset, second_subset)
         both_targets = targets.take(rows)
-        if isinstance(data, FeatureSet):
+        if data.in_features:
             counted = DistinctSamples(np.arange(len(rows)), both_targets.weight)
             exact = replace(samples.exact_options, stores=False)
             data = read_training_set(exact, samples.given.X[rows], samples.given.original, counted)
@@ -696,9 +694,9 @@ class CriterionMethod(Method):
         parameters = {"options": options, **self._given_parameters(data, targets), "start": start}
         if widths is not None:
             parameters["widths"] = widths
-        if subset is not None and isinstance(data, FeatureSet) and start is not None:
+        if subset is not None and data.in_features and start is not None:
             parameters |= {"weights": start.weights, "ties": None}
-        if subset is not None and isinstance(stack, MatrixStack) and stack.can_be_factorised:
+        if subset is not None and stack.widths is None and stack.can_be_factorised:
             return learn_from_some(stack, targets, subset, **parameters)
         return learn_ridge(stack, targets, **parameters)
 
@@ -725,12 +723,11 @@ class CriterionMethod(Method):
         if search.unseen is not None:
             unseen_residuals = machine.residuals.copy()
             unseen_residuals[search.judged] = search.unseen * targets.unit
-        # Features need no samples.
-        in_features = isinstance(data, FeatureSet)
         function = self.function(fit)
         left_out = LeftOutMachines(
             function,
-            X=None if in_features else samples.given.X,
+            # Features need no samples.
+            X=None if data.in_features else samples.given.X,
             groups=targets.groups,
             ridge=machine.alpha / targets.weight,
             mean_ridge=machine.alpha,
@@ -739,7 +736,7 @@ class CriterionMethod(Method):
             seen_share=search.seen_share,
             left_out_outputs=targets.mean + targets.unit * targets.Y - unseen_residuals,
             covariance=self._covariance(fit, function),
-            has_matrix=isinstance(data.stack, MatrixStack) and data.stack.can_be_factorised,
+            has_matrix=data.stack.widths is None and data.stack.can_be_factorised,
         )
         return replace(fit, rule=left_out)
 
@@ -747,7 +744,7 @@ class CriterionMethod(Method):
         """Return the covariance of the coefficients of active features; None of matrices."""
         samples, (result,), stack = self.samples, fit.learned, fit.data.stack
         assert samples is not None
-        if not isinstance(stack, FeatureStack):
+        if stack.widths is None:
             return None
         machine = result.machine
         covariance = machine.covariance
@@ -775,11 +772,11 @@ class CriterionMethod(Method):
         assert samples is not None
         machine = result.machine
         weights = np.tile(machine.weights, (len(machine.intercept), 1))
-        if isinstance(data, FeatureSet) and machine.sums is not None:
+        if data.in_features and machine.sums is not None:
             starts_of_kernels = np.cumsum(data.kernel_set.widths)[:-1]
             sums = np.split(machine.sums * samples.targets.unit, starts_of_kernels)
             active_sums = [sums[m] for m in np.flatnonzero(machine.weights)]
-            expansion = data.feature_expansion(active_sums, weights)
+            expansion = cast(FeatureSet, data).feature_expansion(active_sums, weights)
         else:
             expansion = data.expansion(machine.beta.T, np.arange(len(machine.beta)), weights)
         return Function(expansion, machine.intercept)

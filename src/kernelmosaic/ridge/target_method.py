@@ -15,7 +15,7 @@ from kernelmosaic.backend import backend_on, one_blas_thread, to_host
 from kernelmosaic.engine.expansion import Function, StripFunction
 from kernelmosaic.engine.fit import Fit
 from kernelmosaic.engine.tasks import Task
-from kernelmosaic.engine.training_set import ExactSet, TrainingSet
+from kernelmosaic.engine.training_set import TrainingSet
 from kernelmosaic.gram.feature_stack import FeatureStack, StoredFeatures
 from kernelmosaic.gram.normalizing import Centered
 from kernelmosaic.gram.stack import MatrixStack
@@ -193,7 +193,7 @@ class TargetMethod(CriterionMethod):
         # One target has no others to be compared with: its weights are those by exact gradients.
         if n_targets == 1 or self.weights is not None:
             options = replace(options, sizes=())
-        order = int(stack.widths.sum()) if isinstance(stack, FeatureStack) else len(Y)
+        order = int(stack.widths.sum()) if stack.widths is not None else len(Y)
         operations = len(Y) * order * (order + n_targets)
         is_small = operations < tuning.THREADED_OPERATIONS
         with one_blas_thread() if is_small else nullcontext():
@@ -230,7 +230,7 @@ class TargetMethod(CriterionMethod):
 
         Kernels are those of all samples; targets that the same samples have are learned together.
         """
-        if not isinstance(samples.data.stack, MatrixStack):
+        if samples.data.in_features:
             raise ValueError(
                 "y contains NaN: targets that some samples lack are learned with exact kernels; use"
                 " approximation=None, or fit every target to the samples that have it."
@@ -325,7 +325,7 @@ def columns_of_linear_kernels(data: TrainingSet) -> StoredFeatures | None:
 
     None also where columns are not fewer than samples.
     """
-    if not isinstance(data, ExactSet) or data.present is not None or not data.views:
+    if data.present is not None or not data.views:
         return None
     fitted, views = data.kernel_set.fitted, data.views
     for entry in fitted:

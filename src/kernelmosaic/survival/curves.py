@@ -19,6 +19,13 @@ from kernelmosaic.survival.metrics import StepFunction, kaplan_meier
 RESOLUTION = 1e-11
 
 
+#: The largest slope of proportional hazards that is searched. Chosen by hand.
+_MAX_SLOPE = 10
+#: Largest absolute output in the regression of log times; the regulariser then hardly affects the
+#: slope. Chosen by hand.
+_REGRESSION_SCALE = 1e3
+
+
 @dataclass(frozen=True)
 class Curves(ABC):
     """Survival functions of outputs.
@@ -38,11 +45,23 @@ class Curves(ABC):
     @classmethod
     @abstractmethod
     def fit(cls, outputs: Array, y: Array, weight: Array | None, slope: float | None) -> Self:
-        """Fit to the outputs of samples, their events and times; a slope of None is fitted, too."""
+        """Return the curves that fit the outputs of samples.
+
+        Parameters
+        ----------
+        outputs : ndarray of shape (n,)
+            The outputs of a machine, larger for longer times.
+        y : ndarray of shape (n, 2)
+            Events and times.
+        weight : ndarray of shape (n,) or None
+            Weights of the samples.
+        slope : float or None
+            The slope of the curves; None fits it.
+        """
 
     @abstractmethod
     def survival(self, outputs: Array) -> Array:
-        """Return the share that lives on after each of the times, of shape (n, n_times)."""
+        """Return the probability of surviving each of the times, of shape (n, n_times)."""
 
     def hazard(self, outputs: Array) -> Array:
         """Return the cumulative hazard, −log of the survival function."""
@@ -50,14 +69,16 @@ class Curves(ABC):
             return -np.log(self.survival(outputs))
 
     def functions(self, outputs: Array, return_array: bool, hazard: bool = False) -> AnyArray:
-        """Return survival functions, or cumulative hazards: step functions, or their values at the
-        times."""
+        """Return survival functions, or cumulative hazards, as step functions.
+
+        With `return_array`, return their values at the times, of shape (n, n_times).
+        """
         values = self.hazard(outputs) if hazard else self.survival(outputs)
         if return_array:
             return values
-        found = np.empty(len(values), dtype=object)
-        found[:] = [StepFunction(self.times, row) for row in values]
-        return found
+        functions = np.empty(len(values), dtype=object)
+        functions[:] = [StepFunction(self.times, row) for row in values]
+        return functions
 
 
 @dataclass(frozen=True)
@@ -67,7 +88,7 @@ class ProportionalHazards(Curves):
     Attributes
     ----------
     baseline : ndarray of shape (n_times,)
-        log H₀: exp(−f) may be beyond the numbers.
+        log H₀, since exp(−f) may overflow.
     """
 
     baseline: Array
@@ -78,16 +99,22 @@ class ProportionalHazards(Curves):
         weight = np.ones(len(y)) if weight is None else weight
         if slope is None:
             likelihood = PartialLikelihood(time, event, weight, 1.0)
+
+            def minus_log_likelihood(slope: float) -> float:
+                return likelihood.loss_at(slope * outputs).value
+
             slope = minimize_scalar(
-                lambda a: likelihood.loss_at(a * outputs).value, bounds=(0, 10), method="bounded"
+                minus_log_likelihood, bounds=(0, _MAX_SLOPE), method="bounded"
             ).x
-        times, at = np.unique(time, return_inverse=True)
-        died, order = np.bincount(at, weights=weight * event), np.argsort(-time, kind="stable")
+        times, time_number = np.unique(time, return_inverse=True)
+        died = np.bincount(time_number, weights=weight * event)
+        order = np.argsort(-time, kind="stable")
         with np.errstate(divide="ignore"):
-            total = np.logaddexp.accumulate((np.log(weight) - slope * outputs)[order])
-            risk = total[np.searchsorted(-time[order], -times, side="right") - 1]
-            steps = np.where(died > 0, np.log(died) - np.where(died > 0, risk, 0.0), -np.inf)
-        return cls(times, float(slope), 0.0, np.logaddexp.accumulate(steps))
+            # The logarithm of Σ w exp(−slope · f) over the samples at risk at every time.
+            sums = np.logaddexp.accumulate((np.log(weight) - slope * outputs)[order])
+            at_risk = sums[np.searchsorted(-time[order], -times, side="right") - 1]
+            log_steps = np.where(died > 0, np.log(died) - np.where(died > 0, at_risk, 0.0), -np.inf)
+        return cls(times, float(slope), 0.0, np.logaddexp.accumulate(log_steps))
 
     def hazard(self, outputs: Array) -> Array:
         with np.errstate(over="ignore"):
@@ -99,12 +126,11 @@ class ProportionalHazards(Curves):
 
 @dataclass(frozen=True)
 class LocationScale(Curves):
-    """S(t | f) = S₀(log t − slope · f − shift), with Kaplan and Meier's estimate of S₀ from the
-    residuals.
+    """S(t | f) = S₀(log t − slope · f − shift), with Kaplan and Meier's estimate of S₀.
 
-    A slope that is not given is that of the censored regression of log times on the outputs, by
-    absolute errors. Events at time 0, whose logarithm is −∞, do not count there; S₀ begins with
-    them.
+    S₀ is estimated from the residuals. A slope that is fitted is that of the censored regression of
+    log times on the outputs, by absolute errors. Events at time 0, whose logarithm is −∞, do not
+    count in that regression; S₀ begins with them.
 
     S₀ falls exactly where a training sample has its time. The last digits of its output depend on
     how many samples are predicted with it, and must not decide on which side of its own step it is:
@@ -113,10 +139,10 @@ class LocationScale(Curves):
     Attributes
     ----------
     residuals, survivors : ndarray of shape (n_residuals,)
-        Where S₀ falls, and its value from there on.
+        The points at which S₀ falls, and its values from each point on.
     resolution : float
-        The least difference of residuals that is no rounding: as a difference of log times, far
-        below those of data.
+        The least difference of residuals that is not taken for rounding; log times of data differ
+        by far more.
     """
 
     residuals: Array
@@ -125,23 +151,36 @@ class LocationScale(Curves):
 
     @classmethod
     def fit(cls, outputs: Array, y: Array, weight: Array | None, slope: float | None) -> Self:
-        event, log_time = y[:, 0], _log(y[:, 1])
+        event = y[:, 0]
+        log_time = _log(y[:, 1])
         shift = 0.0
         if slope is None:
-            slope, later = 0.0, np.isfinite(log_time)
-            if event[later].any():
-                f = outputs[later]
-                # The scale of the outputs is open, and the prior of the slope next to none.
-                scale = 1e3 / (float(np.abs(f).max()) or 1.0)
-                weights = None if weight is None else weight[later]
-                machine = Survival(log_time[later], event[later], 1.0, 0.0, 1, weights)
-                line = machine.solve(DenseFactors(scale * f[:, np.newaxis]))
-                slope, shift = max(float(scale**2 * (line.beta @ f)), 0.0), float(line.intercept)
+            slope, shift = cls._fit_line(outputs, event, log_time, weight)
         location = slope * outputs + shift
         resolution = RESOLUTION * max(1.0, float(np.abs(location).max()))
         residual = _joined(log_time - location, resolution)
         steps, survivors = kaplan_meier(residual, event, weight)
         return cls(np.unique(y[:, 1]), slope, shift, steps, survivors, resolution)
+
+    @staticmethod
+    def _fit_line(
+        outputs: Array, event: Array, log_time: Array, weight: Array | None
+    ) -> tuple[float, float]:
+        """Return slope and shift of the censored regression of log times on the outputs.
+
+        The slope is not negative. Both are zero if no event comes after time 0.
+        """
+        is_positive = np.isfinite(log_time)
+        if not event[is_positive].any():
+            return 0.0, 0.0
+        f = outputs[is_positive]
+        # Outputs may have any scale; after scaling, the regulariser leaves the slope almost free.
+        scale = _REGRESSION_SCALE / (float(np.abs(f).max()) or 1.0)
+        weights = None if weight is None else weight[is_positive]
+        machine = Survival(log_time[is_positive], event[is_positive], 1.0, 0.0, 1, weights)
+        line = machine.solve(DenseFactors(scale * f[:, np.newaxis]))
+        slope = max(float(scale**2 * (line.beta @ f)), 0.0)
+        return slope, float(line.intercept)
 
     def survival(self, outputs: Array) -> Array:
         location = self.slope * outputs + self.shift
@@ -151,13 +190,16 @@ class LocationScale(Curves):
 
 
 def _joined(values: Array, resolution: float) -> Array:
-    """Return values, those of a run whose neighbours are no further apart than the resolution as
-    the least of them."""
+    """Return values in which nearly equal ones are replaced by the least of them.
+
+    Values are nearly equal if they belong to a run, in ascending order, whose neighbours differ by
+    no more than `resolution`.
+    """
     order = np.argsort(values, kind="stable")
     in_order = values[order]
-    begins = np.ones(len(values), dtype=bool)
-    begins[1:] = in_order[1:] > in_order[:-1] + resolution
-    first_of_run = np.maximum.accumulate(np.where(begins, np.arange(len(values)), 0))
+    starts_run = np.ones(len(values), dtype=bool)
+    starts_run[1:] = in_order[1:] > in_order[:-1] + resolution
+    first_of_run = np.maximum.accumulate(np.where(starts_run, np.arange(len(values)), 0))
     joined = np.empty(len(values))
     joined[order] = in_order[first_of_run]
     return joined

@@ -25,7 +25,7 @@ from kernelmosaic.estimators._base import BaseMKL
 from kernelmosaic.estimators.inputs import NUMBERS
 from kernelmosaic.kernels.base import refuse_text
 from kernelmosaic.stacking import check_row_names
-from kernelmosaic.survival.curves import Curves, LocationScale, ProportionalHazards
+from kernelmosaic.survival.curves import Curves
 from kernelmosaic.survival.metrics import concordance, read_times
 from kernelmosaic.survival.task import Times, require_event
 
@@ -199,30 +199,21 @@ class MKLSurvival(RegressorMixin, BaseMKL):
     def fit_input(
         self, given: FitInput, calibration: Any = None, starts: Any = None, **known: Any
     ) -> Self:
-        """Fit, with the survival functions of the outputs for the training samples, or with those
-        that are given."""
+        """Fit, and set the survival functions of outputs.
+
+        These are `calibration`, or by default those that fit the training samples.
+        """
         super().fit_input(given, starts=starts, **known)
         if calibration is None:
-            calibration = self.fit_curves(
-                self.function_.outputs(given.X)[:, 0], given.y, given.weight
-            )
-        self._set_calibration(calibration)
+            outputs = self.function_.outputs(given.X)[:, 0]
+            calibration = self._task().fit_curves(outputs, given.y, given.weight)
+        self.keep_calibration(calibration)
         return self
 
-    def _set_calibration(self, calibration: Any) -> None:
+    def keep_calibration(self, calibration: Curves) -> None:
+        """Set what turns outputs into survival functions, and its times."""
         self.curves_: Curves = calibration
         self.unique_times_ = self.curves_.times
-
-    def fit_curves(
-        self, outputs: Array, y: Array, weight: Array | None, held_out: bool = False
-    ) -> Curves:
-        """Return the survival functions of outputs; those of samples held out have the slope that
-        suits them."""
-        if self.loss == "cox":
-            return ProportionalHazards.fit(outputs, y, weight, None if held_out else 1.0)
-        return LocationScale.fit(
-            outputs, y, weight, None if held_out or self.loss == "rank" else 1.0
-        )
 
     def predict(self, X: MatrixLike) -> Array:
         """Return a number that is larger for longer survival.

@@ -22,16 +22,18 @@ from kernelmosaic.solvers.smooth_newton import (
     solve_smooth,
 )
 
-#: Most terms of Efron's sum over the events of one time; of more events, so many stand for all.
-_MOST_TERMS = 1000
-#: Most pairs of an event with another sample that a ranking keeps in memory.
-_MOST_PAIRS = 50_000_000
-#: Numbers below this have no usable inverse.
+#: The largest number of terms of Efron's sum over the events of one time; more events are
+#: represented by as many terms. Chosen by hand.
+_MAX_TERMS = 1000
+#: The largest number of pairs of an event with another sample that a ranking stores; an array of
+#: as many doubles takes 400 MB.
+_MAX_PAIRS = 50_000_000
+#: Numbers below this are treated as zero, since the square of the inverse would overflow.
 _TINY = 1e-290
 
 
 def outlived(time: AnyArray, event: AnyArray) -> Indices:
-    """Return stages: a sample outlives an event just if its stage is the later one.
+    """Return stages: a sample outlives an event if and only if its stage is later.
 
     Events come before the censoring of the same time, and two events of one time have no order.
     """
@@ -39,12 +41,11 @@ def outlived(time: AnyArray, event: AnyArray) -> Indices:
 
 
 class Survival(SVR):
-    """Censored regression: min ½‖w‖² + Σ Cᵢ lᵢ(f(xᵢ)) on the logarithms yᵢ of times, some of which
-    are lower bounds.
+    """Censored regression: min ½‖w‖² + Σ Cᵢ lᵢ(f(xᵢ)) on logarithms yᵢ of times.
 
-    Where the event was observed, lᵢ(f) = max(0, |yᵢ − f| − ε), as in `SVR`; of a censored sample
-    nothing more is known than that the event comes later, lᵢ(f) = max(0, yᵢ − f − ε), so that its
-    coefficient is not negative. With ``slack=2`` the excess is squared: min ‖w‖² + Σ Cᵢ lᵢ².
+    Where the event was observed, lᵢ(f) = max(0, |yᵢ − f| − ε), as in `SVR`. The event of a censored
+    sample comes later than its time, so its loss is lᵢ(f) = max(0, yᵢ − f − ε), and its coefficient
+    is not negative. With ``slack=2`` the excess is squared: min ‖w‖² + Σ Cᵢ lᵢ².
 
     Parameters
     ----------
@@ -76,18 +77,18 @@ class Survival(SVR):
         sample_weight: Array | None = None,
     ) -> None:
         super().__init__(y, C, epsilon, slack, sample_weight)
-        self.program = replace(
-            self.program, lower=np.where(np.asarray(event, dtype=bool), self.program.lower, 0.0)
-        )
+        has_event = np.asarray(event, dtype=bool)
+        lower = np.where(has_event, self.program.lower, 0.0)
+        self.program = replace(self.program, lower=lower)
 
 
 class PartialLikelihood(SmoothProgram):
-    """−C times the logarithm of Cox's partial likelihood, with Efron's terms for ties, at log
-    hazards −f.
+    """−C times the logarithm of Cox's partial likelihood, with Efron's terms for ties.
 
-    With risks rⱼ = wⱼ exp(−fⱼ), the sum S of those that are under observation at a time with
-    events, the sum D of those that have their event then, and the weight d of these, the time adds
-    Σ_{l < d} log(S − (l / d) D) + Σ w f.
+    The log hazards are −f, and the risk of a sample is rⱼ = wⱼ exp(−fⱼ). At a time with events, let
+    S be the sum of the risks of samples under observation, D that of the samples which have their
+    event then, and d the weight of the latter. The time adds Σ_{l < d} log(S − (l / d) D) + Σ w f,
+    whose last sum is over its events.
 
     Parameters
     ----------
@@ -101,84 +102,106 @@ class PartialLikelihood(SmoothProgram):
 
     def __init__(self, time: AnyArray, event: AnyArray, weight: Array, C: float) -> None:
         super().__init__(weight)
-        event = np.asarray(event, dtype=bool) & (weight > 0)
-        ends = np.unique(np.asarray(time)[event])
-        # A sample is at risk in the first so many of the times with events.
-        stage = np.searchsorted(ends, time, side="right")
-        rows = np.flatnonzero((stage > 0) & (weight > 0))
-        self.rows = rows[np.argsort(stage[rows], kind="stable")]
-        self.last = stage[self.rows] - 1
-        self.starts = np.searchsorted(self.last, np.arange(len(ends)))
-        self.log_weight = np.log(weight[self.rows])
-        self.died = np.flatnonzero(event[self.rows])
-        self.died_starts = np.searchsorted(self.last[self.died], np.arange(len(ends)))
-        self.deaths = C * weight[self.rows][self.died]
-        count = np.add.reduceat(weight[self.rows][self.died], self.died_starts)
-        terms = np.clip(np.ceil(count), 1, _MOST_TERMS).astype(np.intp)
-        self.of = np.repeat(np.arange(len(ends)), terms)
-        self.term_starts = np.concatenate([[0], np.cumsum(terms)[:-1]])
-        place = np.arange(len(self.of)) - self.term_starts[self.of]
-        last = np.maximum((count - 1.0) / count, 0.0)
-        # From 0 to (d − 1) / d in equal steps: l / d where d is a whole number.
-        self.share = (place / np.maximum(terms - 1, 1)[self.of]) * last[self.of]
-        self.height = (C * count / terms)[self.of]
+        has_event = np.asarray(event, dtype=bool) & (weight > 0)
+        event_times = np.unique(np.asarray(time)[has_event])
+        n_times = len(event_times)
+        # 1. Samples in the order of the last event time at which they are at risk; samples that
+        #    are at risk at none are left out.
+        n_at_risk = np.searchsorted(event_times, time, side="right")
+        rows = np.flatnonzero((n_at_risk > 0) & (weight > 0))
+        self.rows = rows[np.argsort(n_at_risk[rows], kind="stable")]
+        self.last = n_at_risk[self.rows] - 1
+        self.starts = np.searchsorted(self.last, np.arange(n_times))
+        row_weight = weight[self.rows]
+        self.log_weight = np.log(row_weight)
+        # 2. The positions of samples with an event among these.
+        self.died = np.flatnonzero(has_event[self.rows])
+        self.died_starts = np.searchsorted(self.last[self.died], np.arange(n_times))
+        self.deaths = C * row_weight[self.died]
+        # 3. Efron's terms: the event time of each, its fraction l / d and its factor. The fractions
+        #    are equally spaced from 0 to (d − 1) / d; they are l / d where d is a whole number.
+        count = np.add.reduceat(row_weight[self.died], self.died_starts)
+        n_terms = np.clip(np.ceil(count), 1, _MAX_TERMS).astype(np.intp)
+        self.term_time = np.repeat(np.arange(n_times), n_terms)
+        self.term_starts = np.concatenate([[0], np.cumsum(n_terms)[:-1]])
+        number = np.arange(len(self.term_time)) - self.term_starts[self.term_time]
+        last_fraction = np.maximum((count - 1.0) / count, 0.0)
+        steps = np.maximum(n_terms - 1, 1)[self.term_time]
+        self.fraction = (number / steps) * last_fraction[self.term_time]
+        self.factor = (C * count / n_terms)[self.term_time]
 
     def _sums(self, values: Vector) -> tuple[Vector, Vector]:
         """Return the logarithms of the risks, and those of the denominators S − (l / d) D."""
         log_risk = self.log_weight - values[self.rows]
-        S = np.logaddexp.accumulate(np.logaddexp.reduceat(log_risk, self.starts)[::-1])[::-1]
-        D = np.logaddexp.reduceat(log_risk[self.died], self.died_starts)
-        return log_risk, S[self.of] + np.log1p(
-            -self.share * np.exp(np.minimum(D - S, 0.0))[self.of]
-        )
+        log_S = np.logaddexp.accumulate(np.logaddexp.reduceat(log_risk, self.starts)[::-1])[::-1]
+        log_D = np.logaddexp.reduceat(log_risk[self.died], self.died_starts)
+        ratio = np.exp(np.minimum(log_D - log_S, 0.0))[self.term_time]
+        return log_risk, log_S[self.term_time] + np.log1p(-self.fraction * ratio)
 
     def loss_at(self, values: Vector) -> LossPoint:
-        log_risk, below = self._sums(values)
-        value = float(self.height @ below + self.deaths @ values[self.rows][self.died])
-        with np.errstate(divide="ignore"):  # the first term of a time takes nothing off
-            hazard = np.logaddexp.reduceat(np.log(self.height) - below, self.term_starts)
-            less = np.logaddexp.reduceat(np.log(self.height * self.share) - below, self.term_starts)
-        # The events that are expected of each sample, up to its own time.
-        expected = np.exp(log_risk + np.logaddexp.accumulate(hazard)[self.last])
-        expected[self.died] -= np.exp(log_risk[self.died] + less[self.last[self.died]])
-        slopes = np.zeros(self.n_samples)
-        slopes[self.rows] = -expected
-        slopes[self.rows[self.died]] += self.deaths
-        return LossPoint(value, slopes, partial(self._times, log_risk, below, expected))
+        log_risk, log_denominator = self._sums(values)
+        value = float(self.factor @ log_denominator + self.deaths @ values[self.rows][self.died])
+        with np.errstate(divide="ignore"):
+            # The fraction of the first term of a time is zero, and its logarithm −∞.
+            log_terms = np.log(self.factor) - log_denominator
+            log_parts = np.log(self.factor * self.fraction) - log_denominator
+            log_hazard = np.logaddexp.reduceat(log_terms, self.term_starts)
+            log_less = np.logaddexp.reduceat(log_parts, self.term_starts)
+        # The number of events that are expected of each sample, up to its own time.
+        expected = np.exp(log_risk + np.logaddexp.accumulate(log_hazard)[self.last])
+        expected[self.died] -= np.exp(log_risk[self.died] + log_less[self.last[self.died]])
+        gradient = np.zeros(self.n_samples)
+        gradient[self.rows] = -expected
+        gradient[self.rows[self.died]] += self.deaths
+        multiply_hessian = partial(self._multiply_hessian, log_risk, log_denominator, expected)
+        return LossPoint(value, gradient, multiply_hessian)
 
-    def _times(self, log_risk: Vector, below: Vector, expected: Vector, V: Array) -> Array:
-        """Multiply the curvature with vectors: Σ over the terms of diag p − ppᵀ, p being shares of
-        the denominator."""
-        columns, top = V.reshape(len(V), -1)[self.rows], float(log_risk.max())
-        risk, denominator = np.exp(log_risk - top), np.exp(below - top)
-        inverse = np.where(denominator > _TINY, 1.0 / np.maximum(denominator, _TINY), 0.0)[
-            :, np.newaxis
-        ]
-        moved = risk[:, np.newaxis] * columns
-        S = np.add.reduceat(moved, self.starts)[::-1].cumsum(axis=0)[::-1]
-        D = np.add.reduceat(moved[self.died], self.died_starts)
-        share = self.share[:, np.newaxis]
-        # One factor after the other: the square of a large inverse overflows.
-        mean = self.height[:, np.newaxis] * (S[self.of] - share * D[self.of]) * inverse * inverse
-        taken = np.add.reduceat(mean, self.term_starts).cumsum(axis=0)[self.last]
-        taken[self.died] -= np.add.reduceat(share * mean, self.term_starts)[self.last[self.died]]
+    def _multiply_hessian(
+        self, log_risk: Vector, log_denominator: Vector, expected: Vector, V: Array
+    ) -> Array:
+        """Return the product of the Hessian with vectors V.
+
+        The Hessian is Σ factor · (diag p − ppᵀ) over the terms, where p are the fractions that the
+        risks of samples have of the denominator.
+        """
+        columns = V.reshape(len(V), -1)[self.rows]
+        # All risks are divided by the largest, which cancels in p.
+        top = float(log_risk.max())
+        risk = np.exp(log_risk - top)
+        denominator = np.exp(log_denominator - top)
+        usable = np.maximum(denominator, _TINY)
+        inverse = np.where(denominator > _TINY, 1.0 / usable, 0.0)[:, np.newaxis]
+        products = risk[:, np.newaxis] * columns
+        S = np.add.reduceat(products, self.starts)[::-1].cumsum(axis=0)[::-1]
+        D = np.add.reduceat(products[self.died], self.died_starts)
+        fraction = self.fraction[:, np.newaxis]
+        sums = S[self.term_time] - fraction * D[self.term_time]
+        # The inverses are multiplied one after the other: the square of a large one overflows.
+        mean = self.factor[:, np.newaxis] * sums * inverse * inverse
+        total = np.add.reduceat(mean, self.term_starts).cumsum(axis=0)[self.last]
+        died_means = np.add.reduceat(fraction * mean, self.term_starts)
+        total[self.died] -= died_means[self.last[self.died]]
         out = np.zeros((self.n_samples, columns.shape[1]))
-        out[self.rows] = expected[:, np.newaxis] * columns - risk[:, np.newaxis] * taken
+        out[self.rows] = expected[:, np.newaxis] * columns - risk[:, np.newaxis] * total
         return out.reshape(V.shape)
 
     def loss_bound(self, values: Vector, error: float) -> float:
-        """Return the loss plus what an error in the outputs may add: a mean, and an output, for
-        each event."""
-        return self.loss_at(values).value + 2.0 * float(self.height.sum()) * error
+        """Return an upper bound of the loss where every output may be off by `error`.
+
+        An event's term changes by at most that error in a weighted mean and in an output.
+        """
+        return self.loss_at(values).value + 2.0 * float(self.factor.sum()) * error
 
     def loss_size(self, values: Vector) -> float:
-        below, own = np.abs(self._sums(values)[1]), np.abs(values[self.rows][self.died])
-        return float(self.height @ below + self.deaths @ own)
+        log_denominator = np.abs(self._sums(values)[1])
+        outputs_of_events = np.abs(values[self.rows][self.died])
+        return float(self.factor @ log_denominator + self.deaths @ outputs_of_events)
 
 
 class OrderedPairs(SmoothProgram):
-    """(C / N) Σ wᵢ wⱼ max(0, 1 − (fⱼ − fᵢ))² over the pairs in which j outlives the event of i; N
-    is Σ w.
+    """(C / N) Σ wᵢ wⱼ max(0, 1 − (fⱼ − fᵢ))² with N = Σ w.
+
+    The sum is over the pairs in which sample j outlives the event of sample i.
 
     Parameters
     ----------
@@ -189,52 +212,56 @@ class OrderedPairs(SmoothProgram):
     def __init__(self, time: AnyArray, event: AnyArray, weight: Array, C: float) -> None:
         super().__init__(weight)
         self.first = np.flatnonzero(np.asarray(event, dtype=bool) & (weight > 0))
-        if len(self.first) * self.n_samples > _MOST_PAIRS:
+        if len(self.first) * self.n_samples > _MAX_PAIRS:
             raise MemoryError(
                 f"loss='rank' would compare {len(self.first)} events with {self.n_samples} samples,"
-                f" and keeps up to {_MOST_PAIRS:.0e} pairs in memory: use loss='cox' or 'censored',"
+                f" and keeps up to {_MAX_PAIRS:.0e} pairs in memory: use loss='cox' or 'censored',"
                 " or fewer samples."
             )
         stage = outlived(time, event)
-        later = stage > stage[self.first][:, np.newaxis]
-        self.factor = (C / weight.sum()) * np.where(
-            later, np.outer(weight[self.first], weight), 0.0
-        )
+        is_later = stage > stage[self.first][:, np.newaxis]
+        pair_weight = np.where(is_later, np.outer(weight[self.first], weight), 0.0)
+        self.factor = (C / weight.sum()) * pair_weight
 
-    def _short(self, values: Vector, margin: float = 1.0) -> Array:
-        """Return by how much each pair falls short of its margin, of shape (events, n)."""
+    def _shortfall(self, values: Vector, margin: float = 1.0) -> Array:
+        """Return by how much each pair misses its margin, of shape (events, n)."""
         return np.maximum(margin - values + values[self.first][:, np.newaxis], 0.0)
 
     def loss_at(self, values: Vector) -> LossPoint:
-        short = self._short(values)
-        pull = 2.0 * self.factor * short
-        slopes = -pull.sum(axis=0)
-        slopes[self.first] += pull.sum(axis=1)
-        bends = cache(lambda: 2.0 * self.factor * (short > 0))
-        return LossPoint(0.5 * float(np.vdot(pull, short)), slopes, partial(self._times, bends))
+        shortfall = self._shortfall(values)
+        pair_gradient = 2.0 * self.factor * shortfall
+        gradient = -pair_gradient.sum(axis=0)
+        gradient[self.first] += pair_gradient.sum(axis=1)
+        value = 0.5 * float(np.vdot(pair_gradient, shortfall))
+        # Computed at the first product with the Hessian only.
+        curvature = cache(lambda: 2.0 * self.factor * (shortfall > 0))
+        return LossPoint(value, gradient, partial(self._multiply_hessian, curvature))
 
-    def _times(self, curvature: Callable[[], Array], V: Array) -> Array:
-        """Multiply the curvature with vectors: 2 (C / N) wᵢ wⱼ of the pairs that fall short."""
-        bends = curvature()
+    def _multiply_hessian(self, curvature: Callable[[], Array], V: Array) -> Array:
+        """Return the product of the Hessian with vectors V.
+
+        `curvature` returns 2 (C / N) wᵢ wⱼ for the pairs that miss their margin, and zero for
+        others, of shape (events, n).
+        """
+        H = curvature()
         columns = V.reshape(len(V), -1)
-        out = bends.sum(axis=0)[:, np.newaxis] * columns - bends.T @ columns[self.first]
-        out[self.first] += bends.sum(axis=1)[:, np.newaxis] * columns[self.first] - bends @ columns
+        out = H.sum(axis=0)[:, np.newaxis] * columns - H.T @ columns[self.first]
+        out[self.first] += H.sum(axis=1)[:, np.newaxis] * columns[self.first] - H @ columns
         return np.asarray(out.reshape(V.shape))
 
     def loss_bound(self, values: Vector, error: float) -> float:
-        """Return the loss where every pair falls short by twice the error more."""
-        return float(np.vdot(self.factor, self._short(values, 1.0 + 2.0 * error) ** 2))
+        """Return an upper bound of the loss where every output may be off by `error`."""
+        return float(np.vdot(self.factor, self._shortfall(values, 1.0 + 2.0 * error) ** 2))
 
     def loss_size(self, values: Vector) -> float:
         return self.loss_bound(values, 0.0)
 
 
 class SmoothMachine(Machine):
-    """A machine min ½‖w‖² + L(f) whose loss L is smooth, joins samples, and leaves the constant of
-    f open.
+    """A machine min ½‖w‖² + L(f) with a smooth loss L that joins samples.
 
-    Its coefficients are slopes of the loss, β = −∇L: the outputs where the slopes are taken prove
-    the dual value.
+    A constant added to f does not change the loss. The coefficients are minus its gradient,
+    β = −∇L; the outputs at which the gradient is taken prove the dual value.
     """
 
     program: SmoothProgram
@@ -252,8 +279,10 @@ class SmoothMachine(Machine):
     def solve(
         self, K: ArrayOrTensor, warm_start: Array | None = None, tol: float = 1e-3
     ) -> SmoothSolution:
-        """Return the solution for a kernel; the last digits cost one Newton step more, since these
-        converge fast."""
+        """Return the solution for a kernel, to a relative gap of 1e-6 or less.
+
+        Newton steps converge fast, so that the last digits cost one step more.
+        """
         return solve_smooth(as_gram(K), self.program, warm_start, min(tol, 1e-6))
 
     def linear_value(self, solution: Any) -> float:
@@ -264,11 +293,10 @@ class SmoothMachine(Machine):
 
 
 class Cox(SmoothMachine):
-    """Proportional hazards: min ½‖w‖² − C log PL(f), the partial likelihood of log hazards −f, ties
-    by Efron.
+    """Proportional hazards: min ½‖w‖² − C log PL(f).
 
-    The larger f(x), the longer the survival. A constant added to f changes nothing: there is no
-    intercept.
+    PL is the partial likelihood of log hazards −f, with Efron's terms for ties. The larger f(x),
+    the longer the survival. A constant added to f changes nothing: there is no intercept.
 
     Parameters
     ----------
@@ -289,8 +317,9 @@ class Cox(SmoothMachine):
 
 
 class Ranking(SmoothMachine):
-    """Ranking: min ½‖w‖² + (C / N) Σ max(0, 1 − (f(xⱼ) − f(xᵢ)))² over the pairs in which j
-    outlives the event of i.
+    """Ranking: min ½‖w‖² + (C / N) Σ max(0, 1 − (f(xⱼ) − f(xᵢ)))².
+
+    The sum is over the pairs in which sample j outlives the event of sample i.
 
     Parameters
     ----------

@@ -32,6 +32,9 @@ __all__ = [
 
 #: Step functions, or their values at the times of interest, of shape (n, n_times).
 Curves = Any
+#: Fraction of the samples' weight up to whose times the Brier score is integrated by default. A
+#: convention: later times have few samples left.
+_INTEGRATED_WEIGHT = 0.8
 
 _FORMS = (
     "give a structured array of booleans, whether the event was observed, and times, as"
@@ -101,23 +104,28 @@ def uno_concordance_index(
     >>> uno_concordance_index(y, y, [1.0, 2.0, 1.5], tau=4.0)
     1.0
     """
-    held = read_times(y)
-    counts = (held[:, 0] > 0) & (held[:, 1] < (np.inf if tau is None else tau))
-    inverse = _inverse_share(read_times(y_train), held[:, 1])
-    stage = outlived(held[:, 1], held[:, 0] > 0)
-    undefined = counts & np.isinf(inverse) & (stage < stage.max(initial=0))
-    if undefined.any():
-        _warn_of_censoring("Uno's concordance", held[undefined, 1].min(), "tau")
+    held_out = read_times(y)
+    has_event = held_out[:, 0] > 0
+    time = held_out[:, 1]
+    last_time = np.inf if tau is None else tau
+    is_counted = has_event & (time < last_time)
+    inverse = _inverse_uncensored(read_times(y_train), time)
+    stage = outlived(time, has_event)
+    # Only events that another sample outlives are compared.
+    is_undefined = is_counted & np.isinf(inverse) & (stage < stage.max(initial=0))
+    if is_undefined.any():
+        _warn_of_censoring("Uno's concordance", time[is_undefined].min(), "tau")
         return float("nan")
-    factor = np.where(counts & np.isfinite(inverse), inverse, 0.0) ** 2
-    return concordance(held, predicted, factor=factor)
+    factor = np.where(is_counted & np.isfinite(inverse), inverse, 0.0) ** 2
+    return concordance(held_out, predicted, factor=factor)
 
 
 def concordance(
     y: Array, predicted: ArrayLike, sample_weight: SampleWeight = None, factor: Any = 1.0
 ) -> float:
-    """Return Harrell's concordance of predictions that are larger for longer times; NaN if no pair
-    is comparable.
+    """Return Harrell's concordance of predictions that are larger for longer times.
+
+    NaN, with a warning, if no pair of samples is comparable.
 
     Parameters
     ----------
@@ -128,41 +136,54 @@ def concordance(
     sample_weight : array of shape (n,), optional
         How much each sample counts.
     factor : float or array of shape (n,), default=1.0
-        What the pairs of a sample that has the earlier event count more.
+        Factors of pairs, by the sample that has the earlier event.
     """
-    event, time = y[:, 0] > 0, y[:, 1]
+    has_event = y[:, 0] > 0
+    time = y[:, 1]
     predicted = np.asarray(predicted)
-    weight = (
-        np.ones(len(y)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
-    )
+    weight = _weights(sample_weight, len(y))
     check_consistent_length(y, predicted, weight)
-    own_weight = weight * factor
-    stage = outlived(time, event)
+    event_weight = weight * factor
+    stage = outlived(time, has_event)
     rank = np.unique(predicted, return_inverse=True)[1]
-    # In order of the predictions, which a stable sort by groups keeps within each.
+    # The order of the predictions, which a stable sort by groups keeps within each group.
     order = np.argsort(rank, kind="stable")
-    right = pairs = 0.0
-    # Two stages differ first, from the top, in one bit: for each bit, samples that agree above it
-    # are a group, and those with the bit have the later stage. So every comparable pair is met
-    # once, in few passes over the samples.
+    concordant = 0.0
+    comparable = 0.0
+    # The highest bit in which two stages differ decides which is later. For each bit, samples whose
+    # higher bits agree are a group, and those with the bit have the later stage. So every
+    # comparable pair is visited once, in few passes over the samples.
     for bit in range(int(stage.max(initial=0)).bit_length()):
-        at = order[np.argsort(stage[order] >> (bit + 1), kind="stable")]
-        group, later = stage[at] >> (bit + 1), (stage[at] >> bit) & 1 == 1
-        outlives = np.append(0.0, np.cumsum(np.where(later, weight[at], 0.0)))
-        key = group * len(y) + rank[at]
-        first, last = (np.searchsorted(group, group, side=side) for side in ("left", "right"))
-        below, above = (np.searchsorted(key, key, side=side) for side in ("left", "right"))
-        own = np.where(event[at] & ~later, own_weight[at], 0.0)
-        pairs += float(own @ (outlives[last] - outlives[first]))
-        right += float(own @ (outlives[last] - 0.5 * (outlives[above] + outlives[below])))
-    if not pairs > 0:
+        samples = order[np.argsort(stage[order] >> (bit + 1), kind="stable")]
+        group = stage[samples] >> (bit + 1)
+        is_later = (stage[samples] >> bit) & 1 == 1
+        later_weight = np.append(0.0, np.cumsum(np.where(is_later, weight[samples], 0.0)))
+        # The bounds of every sample's group, and of the equal predictions in it.
+        key = group * len(y) + rank[samples]
+        first = np.searchsorted(group, group, side="left")
+        last = np.searchsorted(group, group, side="right")
+        below = np.searchsorted(key, key, side="left")
+        above = np.searchsorted(key, key, side="right")
+        pair_weight = np.where(has_event[samples] & ~is_later, event_weight[samples], 0.0)
+        comparable += float(pair_weight @ (later_weight[last] - later_weight[first]))
+        # Pairs of equal predictions count one half.
+        middle = 0.5 * (later_weight[above] + later_weight[below])
+        concordant += float(pair_weight @ (later_weight[last] - middle))
+    if not comparable > 0:
         warn_caller(
             "The concordance is not defined: no two samples are comparable, since none was observed"
             " to have its event while another was at risk.",
             UndefinedMetricWarning,
         )
         return float("nan")
-    return right / pairs
+    return concordant / comparable
+
+
+def _weights(sample_weight: SampleWeight, n: int) -> Array:
+    """Return the weights of n samples as doubles; None means ones."""
+    if sample_weight is None:
+        return np.ones(n)
+    return np.asarray(sample_weight, dtype=np.float64)
 
 
 # Survival functions -------------------------------------------------------------------------------
@@ -186,16 +207,17 @@ class StepFunction:
     """
 
     def __init__(self, x: AnyArray, y: AnyArray) -> None:
-        self.x, self.y = np.asarray(x), np.asarray(y)
+        self.x = np.asarray(x)
+        self.y = np.asarray(y)
         self.domain = (0.0, float(self.x[-1]))
 
     def __call__(self, x: ArrayLike) -> Any:
         """Return the values at points from 0 to the last."""
-        at = np.asarray(x, dtype=np.float64)
-        if not np.all((at >= 0) & (at <= self.domain[1])):
+        points = np.asarray(x, dtype=np.float64)
+        if not np.all((points >= 0) & (points <= self.domain[1])):
             raise ValueError(f"x must be within [0; {self.domain[1]:f}]")
-        found = self.y[np.maximum(np.searchsorted(self.x, at, side="right") - 1, 0)]
-        return float(found) if found.ndim == 0 else found
+        values = self.y[np.maximum(np.searchsorted(self.x, points, side="right") - 1, 0)]
+        return float(values) if values.ndim == 0 else values
 
     def __repr__(self) -> str:
         return f"StepFunction(x={self.x!r}, y={self.y!r})"
@@ -204,8 +226,9 @@ class StepFunction:
 def kaplan_meier(
     time: AnyArray, event: AnyArray, weight: Array | None = None, *, reverse: bool = False
 ) -> tuple[Array, Array]:
-    """Return the times in order, each once, and the Kaplan–Meier estimate of the share that
-    survives each.
+    """Return the distinct times in order, and the Kaplan–Meier estimate at each.
+
+    The estimate is the fraction of samples that survives the time.
 
     Parameters
     ----------
@@ -214,7 +237,7 @@ def kaplan_meier(
     weight : array of shape (n,), optional
         How much each sample counts.
     reverse : bool, default=False
-        Whether to estimate the share that is not yet censored instead; events come before the
+        Whether to estimate the fraction that is not yet censored instead; events come before the
         censoring of the same time.
 
     Examples
@@ -225,30 +248,45 @@ def kaplan_meier(
     [0.75, 0.75, 0.375]
     """
     weight = np.ones(len(time)) if weight is None else weight
-    times, at = np.unique(time, return_inverse=True)
-    risk = np.bincount(at, weights=weight)[::-1].cumsum()[::-1]
-    died, gone = (np.bincount(at, weights=weight * (np.asarray(event) == one)) for one in (1, 0))
-    risk, left = (risk - died, gone) if reverse else (risk, died)
-    return times, np.cumprod(1.0 - np.divide(left, risk, out=np.zeros(len(times)), where=left > 0))
+    times, time_number = np.unique(time, return_inverse=True)
+    # The weights that are at risk, that have the event and that are censored at every time.
+    at_risk = np.bincount(time_number, weights=weight)[::-1].cumsum()[::-1]
+    died = np.bincount(time_number, weights=weight * (np.asarray(event) == 1))
+    censored = np.bincount(time_number, weights=weight * (np.asarray(event) == 0))
+    leaving = died
+    if reverse:
+        at_risk = at_risk - died
+        leaving = censored
+    rates = np.divide(leaving, at_risk, out=np.zeros(len(times)), where=leaving > 0)
+    return times, np.cumprod(1.0 - rates)
 
 
-def share_at(y: Array, at: Any, *, reverse: bool = False) -> Array:
-    """Return the Kaplan–Meier estimate at any times, of events and times; of censoring if
-    `reverse`."""
-    times, share = kaplan_meier(y[:, 1], y[:, 0], reverse=reverse)
-    return np.asarray(np.append(1.0, share)[np.searchsorted(times, at, side="right")])
+def share_at(y: Array, points: Any, *, reverse: bool = False) -> Array:
+    """Return the Kaplan–Meier estimate at any times.
+
+    Parameters
+    ----------
+    y : ndarray of shape (n, 2)
+        Events and times from which it is estimated.
+    points : float or array
+        The times.
+    reverse : bool
+        Whether to estimate the fraction that is not yet censored.
+    """
+    times, survivors = kaplan_meier(y[:, 1], y[:, 0], reverse=reverse)
+    n_before = np.searchsorted(times, points, side="right")
+    return np.asarray(np.append(1.0, survivors)[n_before])
 
 
-def _inverse_share(y_train: Array, at: Array, weight: Array | None = None) -> Array:
-    """Return 1 / G at times, where G is the share not yet censored; infinity where G is zero."""
-    times, share = kaplan_meier(y_train[:, 1], y_train[:, 0], weight, reverse=True)
-    G = np.append(1.0, share)[np.searchsorted(times, at, side="right")]
+def _inverse_uncensored(y_train: Array, points: Array, weight: Array | None = None) -> Array:
+    """Return 1 / G at times, where G is the fraction not yet censored; infinity where G is zero."""
+    times, uncensored = kaplan_meier(y_train[:, 1], y_train[:, 0], weight, reverse=True)
+    G = np.append(1.0, uncensored)[np.searchsorted(times, points, side="right")]
     return np.asarray(np.divide(1.0, G, out=np.full(len(G), np.inf), where=G > 0))
 
 
 def _warn_of_censoring(score: str, time: float, parameter: str) -> None:
-    """Warn that a score is not defined, since no training sample is under observation at a time
-    that it needs."""
+    """Warn that a score is not defined from a time on, since all training samples are censored."""
     warn_caller(
         f"{score} is not defined from time {time:g} on: no sample of y_train is still uncensored"
         f" there, so that what it is weighted by is infinite; give smaller {parameter}, or a"
@@ -266,8 +304,9 @@ def brier_score(
     sample_weight: SampleWeight = None,
     train_weight: SampleWeight = None,
 ) -> Array:
-    """Return the mean squared error of survival functions at times, weighted by the inverse of
-    censoring.
+    """Return the Brier score: the mean squared error of survival functions at times.
+
+    Errors are weighted by the inverse probability of censoring.
 
     Where the event of a sample came by time t, at t_i, it adds S(t)² / G(t_i); where it was still
     under observation, (1 − S(t))² / G(t); where it was censored before, nothing.
@@ -326,28 +365,31 @@ def _brier_scores(
     """Return the Brier scores at times, NaN where they are not defined."""
     S = survival
     if isinstance(S, Sequence | np.ndarray) and len(S) and callable(S[0]):
-        S = [one(np.minimum(times, one.domain[1])) for one in S]
+        # Behind its last point a step function keeps its value.
+        S = [function(np.minimum(times, function.domain[1])) for function in S]
     S = np.asarray(S, dtype=np.float64)
     if S.shape != (len(held), len(times)):
         raise ValueError(
             f"survival has shape {S.shape}: give a row for each of {len(held)} samples and"
             f" {len(times)} times."
         )
-    own_weight = (
-        np.ones(len(held)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
-    )
-    counted = None if train_weight is None else np.asarray(train_weight, dtype=np.float64)
-    event, time = held[:, :1] > 0, held[:, 1:]
-    over = (time <= times) & event
-    weight = np.where(over, _inverse_share(train, held[:, 1], counted)[:, np.newaxis], 0.0)
-    weight = np.where(time > times, _inverse_share(train, times, counted), weight)
-    weight[own_weight == 0] = 0.0
-    undefined = np.isinf(weight).any(axis=0)
-    squares = np.where(over, S, 1.0 - S) ** 2
-    scores = np.average(
-        np.where(np.isinf(weight), 0.0, weight) * squares, axis=0, weights=own_weight
-    )
-    return np.where(undefined, np.nan, scores)
+    sample_weight = _weights(sample_weight, len(held))
+    if train_weight is not None:
+        train_weight = np.asarray(train_weight, dtype=np.float64)
+    has_event = held[:, :1] > 0
+    time = held[:, 1:]
+    # Arrays of shape (n, n_times): samples whose event has come weigh 1 / G(t_i), those under
+    # observation 1 / G(t), those censored before nothing.
+    is_over = (time <= times) & has_event
+    inverse_at_events = _inverse_uncensored(train, held[:, 1], train_weight)
+    weight = np.where(is_over, inverse_at_events[:, np.newaxis], 0.0)
+    weight = np.where(time > times, _inverse_uncensored(train, times, train_weight), weight)
+    weight[sample_weight == 0] = 0.0
+    is_infinite = np.isinf(weight)
+    squares = np.where(is_over, S, 1.0 - S) ** 2
+    finite_weight = np.where(is_infinite, 0.0, weight)
+    scores = np.average(finite_weight * squares, axis=0, weights=sample_weight)
+    return np.where(is_infinite.any(axis=0), np.nan, scores)
 
 
 def integrated_brier_score(
@@ -387,81 +429,100 @@ def integrated_brier_score(
     >>> round(integrated_brier_score(y, y, [[0.2, 0.1], [0.7, 0.2]], [2.5, 2.9]), 4)
     0.195
     """
-    train, held = read_times(y_train), read_times(y)
-    points = (
-        usual_times(held, sample_weight) if times is None else np.asarray(times, dtype=np.float64)
-    )
+    train = read_times(y_train)
+    held = read_times(y)
+    if times is None:
+        points = usual_times(held, sample_weight)
+    else:
+        points = np.asarray(times, dtype=np.float64)
     if points.ndim != 1 or len(points) < 2 or np.any(np.diff(points) <= 0):
         raise ValueError(f"times={points!r}: give at least two times, in ascending order.")
     scores = _brier_scores(train, held, survival, points, sample_weight, train_weight)
     undefined = np.flatnonzero(np.isnan(scores))
     if len(undefined) and times is None and undefined[0] >= 2:
-        points, scores = points[: undefined[0]], scores[: undefined[0]]
+        n_defined = undefined[0]
+        points = points[:n_defined]
+        scores = scores[:n_defined]
     elif len(undefined):
         _warn_of_censoring("The Brier score", points[undefined[0]], "times")
     return float(trapezoid(scores, points) / (points[-1] - points[0]))
 
 
 def usual_times(y: Array, weight: SampleWeight = None) -> Array:
-    """Return the times of samples, each once, up to the first that comes after more than 80 % of
-    their weight."""
-    own_weight = np.ones(len(y)) if weight is None else np.asarray(weight, dtype=np.float64)
-    counted = own_weight > 0
-    times, at = np.unique(y[counted, 1], return_inverse=True)
-    weights = np.bincount(at, own_weight[counted])
-    before = np.cumsum(weights) - weights
-    return np.asarray(times[: np.searchsorted(before, 0.8 * own_weight.sum(), side="right") + 1])
+    """Return the distinct times over which the Brier score is integrated by default.
+
+    They are the times of samples up to the first that comes after more than 80 % of their weight.
+    """
+    sample_weight = _weights(weight, len(y))
+    is_counted = sample_weight > 0
+    times, time_number = np.unique(y[is_counted, 1], return_inverse=True)
+    time_weight = np.bincount(time_number, sample_weight[is_counted])
+    weight_before = np.cumsum(time_weight) - time_weight
+    limit = _INTEGRATED_WEIGHT * sample_weight.sum()
+    return np.asarray(times[: np.searchsorted(weight_before, limit, side="right") + 1])
 
 
 # Times in every form ------------------------------------------------------------------------------
 
 
 def read_times(y: TargetLike) -> Array:
-    """Return events (1 if observed, else 0) and times, of shape (n, 2), or raise saying what is
-    wrong."""
+    """Return events (1 if observed, else 0) and times as doubles, of shape (n, 2).
+
+    Raises a ValueError that says what is wrong with y.
+
+    Parameters
+    ----------
+    y : structured array, two columns or vector
+        A truth value and a number per sample; the event and the time; or the times of events.
+    """
     y = to_host(y)
     if getattr(y, "dtype", None) is not None and getattr(y.dtype, "names", None):
         event, time = _read_fields(y)
     else:
-        table = np.asarray(y)
-        if table.ndim == 2 and table.shape[1] == 2:
-            event, time = check_array(
-                table, dtype=np.float64, input_name="y", ensure_min_samples=0
-            ).T
-            if not np.all((event == 0) | (event == 1)):
-                other = (
-                    " Are the columns in the other order?"
-                    if np.all((time == 0) | (time == 1))
-                    else ""
-                )
-                raise ValueError(
-                    f"y: its first column holds {event[(event != 0) & (event != 1)][0]:g}, not 0 or"
-                    f" 1: the columns are the event and the time.{other}"
-                )
-        elif table.ndim == 1 or table.shape[1:] == (1,):
-            time = column_or_1d(table, warn=True)
-            if time.dtype == object and len(time) and isinstance(time[0], tuple | np.void):
-                raise ValueError(f"y holds {time[0]!r}: {_FORMS}.")
-            event = np.ones(len(time))
-        else:
-            raise ValueError(f"y has shape {table.shape}: {_FORMS}.")
+        event, time = _read_columns(np.asarray(y))
     time = check_array(
         time, ensure_2d=False, dtype=np.float64, input_name="y", ensure_min_samples=0
     )
-    wrong = np.flatnonzero(time < 0)
-    if len(wrong):
+    negative = np.flatnonzero(time < 0)
+    if len(negative):
+        i = negative[0]
         raise ValueError(
-            f"y: the time of sample {wrong[0]} is {time[wrong[0]]:g}; times must not be negative:"
+            f"y: the time of sample {i} is {time[i]:g}; times must not be negative:"
             " leave such samples out, or count times from an earlier date."
         )
     return np.column_stack([event, time]).astype(np.float64)
 
 
+def _read_columns(table: AnyArray) -> tuple[Array, Array]:
+    """Return the events and the times of two columns, or of a vector of times of events."""
+    if table.ndim == 2 and table.shape[1] == 2:
+        event, time = check_array(table, dtype=np.float64, input_name="y", ensure_min_samples=0).T
+        is_wrong = (event != 0) & (event != 1)
+        if is_wrong.any():
+            question = ""
+            if np.all((time == 0) | (time == 1)):
+                question = " Are the columns in the other order?"
+            raise ValueError(
+                f"y: its first column holds {event[is_wrong][0]:g}, not 0 or 1: the columns are the"
+                f" event and the time.{question}"
+            )
+        return event, time
+    if table.ndim == 1 or table.shape[1:] == (1,):
+        time = column_or_1d(table, warn=True)
+        if time.dtype == object and len(time) and isinstance(time[0], tuple | np.void):
+            raise ValueError(f"y holds {time[0]!r}: {_FORMS}.")
+        return np.ones(len(time)), time
+    raise ValueError(f"y has shape {table.shape}: {_FORMS}.")
+
+
 def _read_fields(y: AnyArray) -> tuple[Array, Array]:
+    """Return the events and the times of a structured array: a truth value and a number."""
     names = y.dtype.names or ()
     kinds = [y.dtype[name].kind for name in names]
-    if y.ndim != 1 or len(names) != 2 or "b" not in kinds or not set(kinds) & set("fiu"):
+    has_both = "b" in kinds and bool(set(kinds) & set("fiu"))
+    if y.ndim != 1 or len(names) != 2 or not has_both:
         fields = ", ".join(f"{name}: {y.dtype[name]}" for name in names)
         raise ValueError(f"y is a structured array of the fields ({fields}): {_FORMS}.")
-    at = kinds.index("b")
-    return y[names[at]].astype(np.float64), y[names[1 - at]]
+    event_field = kinds.index("b")
+    time_field = 1 - event_field
+    return y[names[event_field]].astype(np.float64), y[names[time_field]]

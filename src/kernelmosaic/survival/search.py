@@ -180,17 +180,19 @@ def _minus_brier(
 def _concordance(
     model: Estimator, X: MatrixLike, y: TargetLike, sample_weight: SampleWeight = None
 ) -> float:
+    """Return Harrell's concordance of the predictions."""
     return concordance(y, model.predict(X), sample_weight)
 
 
 def likelihood(
     model: Estimator, X: MatrixLike, y: Any, sample_weight: SampleWeight = None
 ) -> float:
-    """Return the logarithm of the partial likelihood per event."""
+    """Return the logarithm of the partial likelihood per event; NaN if there is no event."""
     weight = np.ones(len(y)) if sample_weight is None else np.asarray(sample_weight)
-    deaths = float(y[:, 0] @ weight)
-    return (
-        -PartialLikelihood(y[:, 1], y[:, 0], weight, 1.0).loss_at(model.predict(X)).value / deaths
-        if deaths
-        else np.nan
+    n_events = float(y[:, 0] @ weight)
+    if not n_events:
+        return np.nan
+    minus_logarithm = (
+        PartialLikelihood(y[:, 1], y[:, 0], weight, 1.0).loss_at(model.predict(X)).value
     )
+    return -minus_logarithm / n_events

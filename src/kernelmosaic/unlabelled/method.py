@@ -13,7 +13,7 @@ from kernelmosaic._typing import Array, ArrayOrTensor, Indices, Settings, Target
 from kernelmosaic.engine.expansion import Function
 from kernelmosaic.engine.fit import Fit, Method
 from kernelmosaic.engine.tasks import Task
-from kernelmosaic.engine.training_set import ExactSet, TrainingSet
+from kernelmosaic.engine.training_set import TrainingSet
 from kernelmosaic.learning.certificate import Start
 from kernelmosaic.learning.fixed import given_weights
 from kernelmosaic.unlabelled import learning
@@ -144,7 +144,7 @@ class EmbeddingMethod(Method):
         names = list(dict.fromkeys(view_names))
         view_of_kernel = np.array([names.index(name) for name in view_names])
         factors = None
-        if isinstance(data, ExactSet) and data.missing is not None and data.present is not None:
+        if data.missing is not None and data.present is not None:
             factors = data.missing.factors(data.present)
         similarity = learning.compare_views(data.stack, view_of_kernel, self.options, factors)
         if not isinstance(self.weights, str):
