@@ -59,7 +59,12 @@ _SPARSE = {
     "kernelmosaic.stacking.SparseTable",
 }
 #: Further types that consist of arrays: dtypes, and the curves of SplineTransformer.
-_ARRAY_TYPES = {"numpy.dtype", "scipy.interpolate._bsplines.BSpline"}
+_ARRAY_TYPES = {
+    "numpy.dtype",
+    "scipy.interpolate._bsplines.BSpline",
+    # The name since SciPy 1.18.
+    "scipy.interpolate._bsplines._BSpline",
+}
 #: Modules of scikit-learn whose public functions compute with arrays. Its preprocessing takes such
 #: functions as parameters: scores of columns, and scales.
 _FUNCTION_MODULES = ("sklearn.feature_selection", "sklearn.preprocessing")

@@ -142,8 +142,20 @@ def named_indices(path: Path) -> list[str]:
     """Return the names of the row indices in a Parquet file of pandas; none for other files."""
     if path.suffix.lower() != ".parquet":
         return []
-    indices = pd.read_parquet(path, columns=[]).index.names
-    return [str(name) for name in indices if name is not None]
+    from pyarrow import parquet
+
+    # pandas 3.0 reads no index without columns, so the names are those of the file's schema.
+    described = parquet.read_schema(path).pandas_metadata
+    if described is None:
+        return []
+    names = []
+    for index in described["index_columns"]:
+        # An index is a column, or a range, which is described by a dict.
+        name = index["name"] if isinstance(index, dict) else index
+        # pandas writes an index without a name to a column of this name.
+        if name is not None and not str(name).startswith("__index_level_"):
+            names.append(str(name))
+    return names
 
 
 def write_table(table: pd.DataFrame, path: Path) -> None:

@@ -7,11 +7,14 @@ a time.
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import logit
 from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 
 from kernelmosaic import MKLClassifierCV, MKLRidgeClassifierCV, MKLRidgeCV
 from kernelmosaic.gram.feature_stack import StoredFeatures
@@ -105,9 +108,13 @@ def test_a_group_of_few_samples_is_among_those_that_weights_are_learned_from(see
     site = np.full(320, "large")
     site[rng.choice(320, 2, replace=False)] = "small"
     for params in ({}, {"subsample": 10}):
-        model = MKLRidgeCV(KERNELS, **params).fit(Z, y, groups=site)
+        # Without the large group two samples are left, and whether the criterion is level there to
+        # the tolerance is a matter of rounding.
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            model = MKLRidgeCV(KERNELS, **params).fit(Z, y, groups=site)
+            classes = MKLRidgeClassifierCV(KERNELS, **params).fit(Z, y > 1.5, groups=site)
         assert np.isfinite(model.best_score_)
-        classes = MKLRidgeClassifierCV(KERNELS, **params).fit(Z, y > 1.5, groups=site)
         assert np.isfinite(classes.criterion_)
 
 
