@@ -424,7 +424,7 @@ class KernelEstimator(BaseEstimator, ABC):
         X = self.read(X)
         terms = np.asarray(self.function_.terms(X))
         if terms.shape[2] == 1:
-            return terms[:, :, 0]
+            terms = terms[:, :, 0]
         return terms
 
     def kernel_matrix(self, X: MatrixLike, Y: MatrixLike = None) -> Array:
