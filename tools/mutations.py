@@ -1101,8 +1101,8 @@ MUTATIONS = (
         "views-screened-by-themselves",
         "a view depends on itself, and none is left out",
         "unlabelled/learning.py",
-        "(found.pvalues <= level) & ~np.eye(len(found.pvalues), dtype=bool)",
-        "(found.pvalues <= level) | np.eye(len(found.pvalues), dtype=bool)",
+        "(similarity.pvalues <= level) & ~np.eye(V, dtype=bool)",
+        "(similarity.pvalues <= level) | np.eye(V, dtype=bool)",
         "unlabelled/test_learning.py",
     ),
     _m(
