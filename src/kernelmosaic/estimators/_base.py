@@ -442,9 +442,9 @@ class KernelEstimator(BaseEstimator, ABC):
         """
         X = self.read(X)
         Y = X if Y is None else self.read(Y)
-        K = np.asarray(self.function_.combined(X, Y))
+        K: Array = np.asarray(self.function_.combined(X, Y))
         if len(K) == 1:
-            return K[0]
+            return np.asarray(K[0])
         return K
 
     def cost(self, costs: ArrayLike) -> float:
