@@ -6,8 +6,9 @@ A search fits one machine for every fold and every value of C, and each of them 
 weights. On the host these problems are learned one by one, each from the solution of its neighbour:
 `learning/newton.py` solves the machine for the weights by steps of pairs or working sets, which
 change a few coefficients at a time and stop when the gap of the machine is small. Such steps are
-short and depend on each other. A device takes as long to start one as to multiply a whole matrix
-with dozens of vectors, and every decision on the host waits until the device is done.
+short, and each depends on the one before. On a device they leave nearly all units idle: starting an
+operation takes a time of its own, however few numbers it changes, and every decision that the host
+makes waits until the device is done.
 
 A batch therefore holds many problems on the same Gram matrices as *columns*: neighbouring values
 of C of all folds and classes, about 64 of them. Samples that a fold holds out have the box [0, 0]
@@ -27,7 +28,7 @@ agree. With a penalty ρ of x ≠ z, one step is
     y ← v − ρz.
 
 Exact steps have M = (K + ρ)⁻¹, one inverse per column. A batch has one for all of them,
-M = (K̄ + ρ)⁻¹, with a *shared* kernel K̄ = Σ_m θ_m K_m whose weights are the largest of any column.
+M = (K̄ + ρ)⁻¹, with a *shared* kernel K̄ that weighs each K_m as much as any column does, or more.
 That adds the proximal term ½(x − x_before)ᵀ(K̄ − K)(x − x_before) to the step for x; the fixed
 points are the same, and steps converge where K̄ − K is positive semi-definite. They are slower where
 K is much smaller than K̄: thus a batch has neighbouring values only. The z-step takes an
@@ -47,7 +48,7 @@ One round (`paths.take_round`):
 Precision. Products are in that of the stack, single or half, and only of differences to
 coefficients whose products are known: their rounding vanishes as the steps converge. Columns whose
 gap is small are certified from exact products in double precision (`paths.certify`). Those whose
-certificate is too loose go on from there. After three certificates, the host's learner finishes
+certificate is too loose go on from there. After a few certificates, the host's learner finishes
 what is left, so that every result has the certificate of any other fit.
 
 Files, in the order in which they are read: `tuning` (options and constants), `products` (combined

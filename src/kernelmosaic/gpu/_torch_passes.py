@@ -218,6 +218,7 @@ _STRIP = 2**24
 _SINGLE_TOL = 1e-4
 _DOUBLE_TOL = 1e-9
 #: Threads that keep a device busy: a product with fewer rows splits its columns among more threads.
+#: Chosen by hand, as the spans below.
 _BUSY_THREADS = 2**18
 #: Fewest rows or columns of a span: a thread with fewer of them costs more than it saves.
 _LEAST_SPAN = 64

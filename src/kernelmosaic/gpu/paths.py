@@ -748,7 +748,7 @@ def take_newton_steps(
 ) -> RoundState:
     """Return columns after a Newton step on the coefficients, and one on the weights, of some.
 
-    The arrays of `state` are overwritten.
+    The rows of these columns in the arrays of `state` are overwritten.
 
     Parameters
     ----------
@@ -884,8 +884,8 @@ def move_weights(
     Columns whose machine is not solved well enough keep their weights. A step minimises a quadratic
     model of J(θ), with θ the weights in the scale of the norm. It is accepted unless J is certain
     to have risen: then it is shortened. The damping follows the ratio of the gain to what the model
-    promised, as in methods of Levenberg, Marquardt and trust regions (Conn, Gould and Toint,
-    2000, chapter 6).
+    promised, as in methods of Levenberg, Marquardt and trust regions (Nocedal and
+    Wright 2006, chapter 4).
 
     Parameters
     ----------

@@ -20,6 +20,7 @@ from kernelmosaic.gpu.tuning import (
     HALF_BYTES,
     INVERSION_BYTES,
     LARGE_SAMPLES,
+    LEAST_HALF_SIZE,
     MAX_GATHERED_FRACTION,
     MAX_HALF_CONDITION,
     PANEL_COLUMNS,
@@ -54,7 +55,7 @@ class HalfRows:
     @classmethod
     def of(cls, rows: Any) -> HalfRows:
         """Return rows in single precision together with their halves."""
-        size = rows.abs().amax(1, keepdim=True).clip(1e-30)
+        size = rows.abs().amax(1, keepdim=True).clip(LEAST_HALF_SIZE)
         return cls(rows, _padded((rows / size).half()), size)
 
     def rows(self, which: RowIndex) -> HalfRows:
@@ -116,7 +117,7 @@ class HalfMatrix:
         """Return a matrix of shape (n, n) in half precision."""
         n = len(matrix)
         lowest, highest = backend.xp.aminmax(matrix)
-        size = backend.xp.maximum(-lowest, highest).clip(1e-30)
+        size = backend.xp.maximum(-lowest, highest).clip(LEAST_HALF_SIZE)
         entries = matrix.new_zeros((_aligned(n), _aligned(n)), dtype=backend.xp.float16)
         # Strip by strip: the quotient takes the precision of the matrix.
         height = max(1, ROUNDED_ENTRIES // n)

@@ -141,6 +141,9 @@ class ProgramBatch(Program):
 class Columns:
     """A dataclass of arrays with one row per column of a batch.
 
+    Arrays of a frozen dataclass are overwritten in place by `store` alone: copies of the products
+    with every kernel would take twice the memory.
+
     Attributes
     ----------
     by_kernel : tuple of str

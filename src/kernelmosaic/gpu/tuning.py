@@ -13,6 +13,8 @@ from dataclasses import dataclass
 #: Entries of a row that the units of a device which multiply halves read at once: rows in half
 #: precision are padded to a multiple of it.
 HALF_ALIGNMENT = 8
+#: Smallest number that halves are divided by, so that rows of zeros stay zero.
+LEAST_HALF_SIZE = 1e-30
 #: Entries of a matrix that are rounded to half precision at once: the copy in between takes so many
 #: numbers of the precision of the matrix, 256 MiB in single precision.
 ROUNDED_ENTRIES = 2**26
@@ -55,7 +57,8 @@ LEAST_INTERCEPT_MARGIN = 1e-12
 #: between 0 and 2, and between 1.5 and 1.8 as a rule fastest (Boyd et al. 2011, section 3.4.3).
 RELAXED_X = 1.6
 RELAXED_Z = 0.6
-#: Fraction of the width of its box within which a coefficient counts as at its bound.
+#: Fraction of the width of its box within which a coefficient counts as at its bound. Chosen by
+#: hand.
 NEAR_BOUND = 1e-3
 #: Smallest number that a norm is divided by.
 LEAST_SIZE = 1e-300
@@ -63,7 +66,7 @@ LEAST_SIZE = 1e-300
 # ρ and the shared inverse -------------------------------------------------------------------------
 
 #: Widest box that ρ is chosen for: beyond it, as without a bound, coefficients are not as large as
-#: their box.
+#: their box. Chosen by hand.
 WIDEST_BOX = 1e6
 #: Largest factor by which ρ changes between two rounds. One round may misjudge the balance. Chosen
 #: by hand.
@@ -72,7 +75,7 @@ MAX_RHO_FACTOR = 10.0
 #: for kernels that exceed it by up to a third.
 SHARED_REACH = 1.3
 #: One in so many columns of the batch must be unfinished for ρ to change: for fewer, a new inverse
-#: costs more than their steps.
+#: costs more than their steps. Chosen by hand.
 RHO_COLUMNS = 4
 
 # Newton steps -------------------------------------------------------------------------------------
@@ -91,7 +94,8 @@ PROGRESS = 0.9
 
 # Steps of the weights: a model of the objective is trusted as far as it came true -----------------
 
-#: Least fraction of the promised gain that must come true; below it the next step is damped.
+#: Least fraction of the promised gain that must come true; below it the next step is damped. This
+#: fraction and the next one are usual for trust regions (Nocedal and Wright 2006, algorithm 4.1).
 POOR_STEP = 0.25
 #: Fraction of the promised gain above which the damping decreases.
 GOOD_STEP = 0.75
