@@ -856,8 +856,8 @@ MUTATIONS = (
         "steps-of-a-fold-fitted-again",
         "models of folds with steps of a pipeline that are fitted once more",
         "engine/choice.py",
-        "self._read(inside, quiet, prepared=held_out.prepared)",
-        "self._read(inside, quiet, prepared=None)",
+        "self._read(training, params, prepared=held_out.prepared)",
+        "self._read(training, params, prepared=None)",
         "estimators/test_cv.py",
     ),
     _m(

@@ -631,7 +631,11 @@ def _counts_by_thread(library: Any) -> bool:
 
 
 def _lower_to_one(libraries: Iterable[Any]) -> list[tuple[Any, int]]:
-    """Set libraries to one thread; return those that obeyed, each with its former number."""
+    """Set libraries to one thread; return those that obeyed, each with its former number.
+
+    Libraries that had one thread, or whose number is unknown, are left as they are, and are not
+    among those returned.
+    """
     lowered = []
     for library in libraries:
         former_number = library.num_threads

@@ -336,7 +336,19 @@ class _FitReport:
     def _gram_of_view(self, view: str, X: Any) -> Array:
         """Return the sum of the Gram matrices of a view's kernels, put on one scale.
 
-        Each matrix is divided by the Frobenius norm that it has with centred columns.
+        The kernels are fitted anew to X. Each matrix is divided by the Frobenius norm that it has
+        with centred columns.
+
+        Parameters
+        ----------
+        view : str
+            The name of the view.
+        X : ndarray of shape (n, columns)
+            Rows behind the first steps of the pipeline.
+
+        Returns
+        -------
+        ndarray of shape (n, n)
         """
         K = np.zeros((len(X), len(X)))
         for (_, kernel, columns), name in zip(
@@ -345,7 +357,10 @@ class _FitReport:
             if name == view:
                 X_view = X[:, columns]
                 gram = np.asarray(clone(kernel).fit(X_view)(X_view), dtype=np.float64)
-                K += gram / (np.linalg.norm(gram - gram.mean(axis=0)) or 1.0)
+                norm = np.linalg.norm(gram - gram.mean(axis=0))
+                if norm == 0:  # a constant matrix
+                    norm = 1.0
+                K += gram / norm
         return K
 
     # Scores

@@ -412,11 +412,12 @@ class InspectionDisplay(Display):
         ax : matplotlib Axes, optional
             Where to draw; a new figure by default.
         **options
-            Passed to :meth:`plot`, those that it takes, and to the inspection.
+            Parameters of :meth:`plot` are passed to it, and all others to the inspection.
 
         Returns
         -------
-        The display.
+        InspectionDisplay
+            The drawn display, of the class that the method is called on.
         """
         plot_parameters = signature(cls.plot).parameters
         plot_options = {name: options.pop(name) for name in plot_parameters if name in options}

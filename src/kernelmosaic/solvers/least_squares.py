@@ -222,9 +222,15 @@ class LeastSquares(ABC):
         Parameters
         ----------
         beta : array of shape (n, c)
-            A Y; or any matrix to which the same is to be done.
+            A Y for residuals. Any other matrix is divided by the diagonal, or blocks, of A, too.
         groups : sequence of ndarray, optional
-            The samples that are left out together; by default each is left out alone.
+            The samples that are left out together, every sample in one group; by default each is
+            left out alone.
+
+        Returns
+        -------
+        array of shape (n, c)
+            In the precision and on the device of `beta`.
         """
         backend = backend_of(beta)
         place = partial(backend.asarray, dtype=backend.dtype(beta))
@@ -964,7 +970,15 @@ class FeatureForm:
         return system.of_samples(Phi, self.weight[rows])
 
     def diagonal(self, system: FeatureLeastSquares) -> Array:
-        """Return the diagonal of A, computed for a strip of samples at a time."""
+        """Return the diagonal of A for all samples, of shape (n,).
+
+        Φ of all samples may not fit the memory: it is formed for a strip of samples at a time.
+
+        Parameters
+        ----------
+        system : FeatureLeastSquares
+            A system of this form.
+        """
         n = len(self.weight)
         diagonal = np.empty(n)
         for strip in row_strips(n, LEVERAGE_ENTRIES // max(len(system.root), 1)):

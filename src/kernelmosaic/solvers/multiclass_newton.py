@@ -340,17 +340,31 @@ class SchurSystem:
         multipliers = self._solve(self.inverse_sum, self.unconstrained)
         return np.asarray(self.H - self.unconstrained.T @ multipliers, dtype=np.float64)
 
-    def _solve(self, A: AnyArray, right: AnyArray, least_diagonal: float = 0.0) -> AnyArray:
-        """Return A⁻¹ right; the lower half of A is read, and overwritten by its Cholesky factor.
+    def _solve(self, A: AnyArray, right: AnyArray, least_scale: float = 0.0) -> AnyArray:
+        """Return A⁻¹ right, up to noise on the diagonal of A.
 
-        Noise is added to the diagonal, so that a block which is positive semi-definite only up to
-        rounding, or that of a class without weights, can be factorised.
+        The noise makes it possible to factorise a block that is positive semi-definite only up to
+        rounding, or that of a class without weights.
+
+        Parameters
+        ----------
+        A : ndarray of shape (q, q)
+            Its lower half is read, and overwritten by the Cholesky factor.
+        right : ndarray of shape (q,) or (q, k)
+            Unchanged.
+        least_scale : float, default=0.0
+            The noise is relative to the mean of A's diagonal, or to this number if it is larger.
+
+        Raises
+        ------
+        numpy.linalg.LinAlgError
+            If A is not positive definite with the noise either.
         """
         diagonal = A.diagonal().copy()
         relative_noise = SINGLE_CLASS_NOISE
         if self.dtype == np.float64:
             relative_noise = RELATIVE_CLASS_NOISE
-        noise = relative_noise * max(float(diagonal.mean()), least_diagonal) + LEAST_CLASS_NOISE
+        noise = relative_noise * max(float(diagonal.mean()), least_scale) + LEAST_CLASS_NOISE
         np.fill_diagonal(A, diagonal + noise)
         factorise(A)
         # Transposed, the lower half is the upper one in Fortran order, which cho_solve need not
