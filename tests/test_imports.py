@@ -83,7 +83,9 @@ BASES = {"plots.drawing"}
 #: them by itself.
 ON_A_DEVICE = {
     "_torch_passes": "gram",
+    "products": "gram",
     "programs": "solvers",
+    "tuning": "gram",
     "paths": "learning",
     "folds": "engine",
 }

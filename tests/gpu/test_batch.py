@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from kernelmosaic.backend import torch_backend
-from kernelmosaic.gpu.programs import (
-    BatchState,
+from kernelmosaic.gpu.products import (
     ColumnKernels,
     CombinedColumns,
     HalfMatrix,
     HalfRows,
-    ProgramBatch,
-    SharedInverse,
     SingleMatrix,
     solve_blocks,
-    take_steps,
 )
+from kernelmosaic.gpu.programs import Iterate, ProgramBatch, SharedInverse, take_steps
 from kernelmosaic.gram.stack import StoredStack
 from kernelmosaic.machines.base import SVC, SVR, Huber
 from kernelmosaic.solvers.smo import solve_smo
@@ -70,23 +69,23 @@ def test_steps_lead_to_the_solution_of_each_program(name, monkeypatch):
     eta = np.array([[1.0, 0.0], [0.5, 0.5], [0.2, 0.9]])
     batch = ProgramBatch.of(programs, BACKEND)
     zero = torch.zeros((3, N), dtype=torch.float64)
-    state = BatchState(zero, zero, zero, zero, torch.zeros((2, 3, N), dtype=torch.float64))
+    iterate = Iterate(zero, zero, zero, zero, torch.zeros((2, 3, N), dtype=torch.float64))
     shared = SharedInverse.of(columns, eta.max(axis=0), 1.0)
     sent = []
     send = type(BACKEND).asarray
     monkeypatch.setattr(type(BACKEND), "asarray", lambda *args: sent.append(0) or send(*args))
     with Counted() as counted:
-        take_steps(columns, batch, state, eta, shared, 20)
+        iterate, _ = take_steps(columns, batch, iterate, eta, shared, 20)
     # No step waits for the device: nothing comes from it, and what goes there goes before the
     # first.
     assert counted.waits == 0
     assert len(sent) <= 2
-    take_steps(columns, batch, state, eta, shared, 600)
+    iterate, _ = take_steps(columns, batch, iterate, eta, shared, 600)
     matrices = columns.matrices.numpy()
     for k, program in enumerate(programs):
         solved = solve_smo(np.tensordot(eta[k], matrices, axes=1), program, tol=1e-12)
         np.testing.assert_allclose(
-            state.z[k].numpy(), solved.beta, atol=2e-4 * max(1.0, abs(solved.beta).max())
+            iterate.z[k].numpy(), solved.beta, atol=2e-4 * max(1.0, abs(solved.beta).max())
         )
 
 
@@ -96,16 +95,16 @@ def test_steps_in_half_precision_lead_to_the_solution_from_products_that_are_kno
     eta = np.array([[1.0, 0.0], [0.5, 0.5], [0.2, 0.9]])
     batch = ProgramBatch.of(programs, BACKEND)
     zero = torch.zeros((3, N), dtype=torch.float64)
-    state = BatchState(zero, zero, zero, zero, torch.zeros((2, 3, N), dtype=torch.float64))
+    iterate = Iterate(zero, zero, zero, zero, torch.zeros((2, 3, N), dtype=torch.float64))
     shared = SharedInverse.of(columns, eta.max(axis=0), 1.0)
     for _ in range(20):
-        take_steps(columns, batch, state, eta, shared, 30, half=True)
-        state.base, state.base_values = state.z, columns.each(state.z)
+        iterate, _ = take_steps(columns, batch, iterate, eta, shared, 30, half=True)
+        iterate = replace(iterate, base=iterate.z, base_products=columns.each(iterate.z))
     matrices = columns.matrices.numpy().astype(np.float64)
     for k, program in enumerate(programs):
         solved = solve_smo(np.tensordot(eta[k], matrices, axes=1), program, tol=1e-12)
         np.testing.assert_allclose(
-            state.z[k].numpy(), solved.beta, atol=2e-4 * max(1.0, abs(solved.beta).max())
+            iterate.z[k].numpy(), solved.beta, atol=2e-4 * max(1.0, abs(solved.beta).max())
         )
 
 

@@ -10,7 +10,8 @@ from sklearn.datasets import make_classification
 from kernelmosaic import MKLClassifierCV, MKLRegressorCV
 from kernelmosaic.estimators import _base, classifier
 from kernelmosaic.gpu import folds as _together
-from kernelmosaic.gpu.paths import BatchOptions, Counts
+from kernelmosaic.gpu.paths import Counts
+from kernelmosaic.gpu.tuning import BatchOptions
 from kernelmosaic.kernels import Gaussian, Linear
 
 torch = pytest.importorskip("torch")
@@ -88,7 +89,14 @@ def counted(monkeypatch, **options):
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"half": True}, {"entries": 1000}, {"columns": 6, "steps": 10}], ids=str
+    "options",
+    [
+        {},
+        {"half_precision": True},
+        {"max_block_entries": 1000},
+        {"n_columns": 6, "n_steps": 10},
+    ],
+    ids=str,
 )
 @pytest.mark.parametrize("norm", [1, 2])
 def test_all_problems_of_a_path_end_together(norm, options, monkeypatch):
@@ -105,7 +113,7 @@ def test_all_problems_of_a_path_end_together(norm, options, monkeypatch):
 
 @pytest.mark.parametrize("C", [10.0, 1e3])
 def test_half_precision_ends_where_it_would_round_more_than_the_ridge(C, monkeypatch):
-    counts = counted(monkeypatch, half=True)
+    counts = counted(monkeypatch, half_precision=True)
     A, b = make_classification(600, 5, random_state=0)
     model = MKLClassifierCV(
         [Gaussian(3.0), Linear()], Cs=[C], cv=2, norms=(1,), slack=2, scale=False, device="cpu"
@@ -118,7 +126,9 @@ def test_half_precision_ends_where_it_would_round_more_than_the_ridge(C, monkeyp
 
 
 def test_rounds_that_gain_nothing_leave_a_problem_to_be_learned_alone(monkeypatch):
-    counts = counted(monkeypatch, steps=0, idle=2, certificates=1, entries=1)
+    counts = counted(
+        monkeypatch, n_steps=0, max_idle_rounds=2, max_certificates=1, max_block_entries=1
+    )
     model = MKLClassifierCV(GIVEN, Cs=[1.0], cv=3, norms=("uniform",), scale=False, device="cpu")
     model.set_params(refit=False).fit(X, Y)
     assert model.duality_gaps_.max() <= 1e-3

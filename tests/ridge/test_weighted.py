@@ -315,5 +315,5 @@ def test_weights_by_leave_one_out_error_do_not_depend_on_a_common_factor():
 
 def test_options_divide_slopes_by_no_more_samples_than_there_are():
     few, many = (RidgeTargets(np.zeros((n, 1)), np.ones(n)) for n in (50, 5000))
-    assert RidgeOptions().slope_count(few) == 50
-    assert RidgeOptions().slope_count(many) == RidgeOptions.slope_samples
+    assert RidgeOptions().gradient_count(few) == 50
+    assert RidgeOptions().gradient_count(many) == RidgeOptions.gradient_samples

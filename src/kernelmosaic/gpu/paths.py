@@ -1,24 +1,47 @@
-"""Paths of like problems on one stack, those of all folds and of neighbouring values learned
-together on a device."""
+"""Paths of many folds on one stack, followed together on a device.
+
+The mathematics is in the docstring of `kernelmosaic.gpu`. A batch has one column per problem:
+neighbouring values of all paths. `learn_batch` takes rounds and certificates in turn. One round
+(`take_round`) takes steps of alternating directions, computes the bounds of the feasible
+coefficients nearest to them, and takes Newton steps on coefficients and on weights from there.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from kernelmosaic._typing import Array, ArrayOrTensor, Indices
+from kernelmosaic.backend import TorchBackend
+from kernelmosaic.gpu.products import ColumnKernels
 from kernelmosaic.gpu.programs import (
-    BatchState,
-    ColumnKernels,
     Columns,
+    Iterate,
     ProgramBatch,
     SharedInverse,
     free_samples,
     solve_free_blocks,
     take_steps,
+)
+from kernelmosaic.gpu.tuning import (
+    BLOCK_ENTRY_BYTES,
+    GOOD_STEP,
+    LEAST_DAMPING,
+    LEAST_SIZE,
+    LESS_DAMPING,
+    MAX_RHO_FACTOR,
+    MORE_DAMPING,
+    POOR_STEP,
+    PROGRESS,
+    RHO_COLUMNS,
+    ROUND_AIM,
+    SHARED_REACH,
+    SHORTENED_STEP,
+    WIDEST_BOX,
+    BatchOptions,
 )
 from kernelmosaic.gram.linear_algebra import free_curvature, keep_sum
 from kernelmosaic.gram.stack import MatrixStack
@@ -36,58 +59,23 @@ from kernelmosaic.learning.tuning import AIM
 from kernelmosaic.solvers.program import Solution, relative_gap
 
 
-@dataclass(frozen=True)
-class BatchOptions:
-    """How paths are followed together.
+@dataclass
+class Counts:
+    """What the paths took.
 
     Attributes
     ----------
-    columns : int
-        About so many problems advance together: neighbouring values of all paths.
-    apart : float
-        ... as long as their bounds differ by no more than this factor.
-    steps : int
-        Of alternating directions between two looks at the bounds.
-    rounds, certificates : int
-        Most looks at the bounds before a certificate, and most certificates: what is left then is
-        learned alone.
-    idle : int
-        Looks in a row that lower no gap by a tenth, all of them together, end the rounds, too.
-    entries : int
-        Blocks of the free samples have at most so many entries in all columns together: of more
-        samples, some stand for all.
-    settled : float
-        Share of the whole gap below which the machine's own lets the weights move.
-    unbalanced : float
-        ρ changes where another one, by this factor, would balance the primal and the dual residual.
-    half : bool, optional
-        Whether kernels multiply in half precision up to the first certificate; where that is
-        faster, unless given.
-    floor, beyond : float
-        The matrix that all columns share has this share of the largest weight in every kernel, and
-        is made anew where weights exceed it by this share of its own.
+    rounds : int
+        Rounds of all batches.
+    alone : int
+        Problems that were learned alone, because no certificate finished them.
     """
-
-    columns: int = 64
-    apart: float = 12.0
-    steps: int = 20
-    rounds: int = 25
-    certificates: int = 3
-    idle: int = 4
-    entries: int = 2**28
-    settled: float = 0.3
-    unbalanced: float = 2.0
-    half: bool | None = None
-    floor: float = 0.02
-    beyond: float = 0.1
-
-
-@dataclass
-class Counts:
-    """What the paths took: looks at the bounds, and problems that were learned alone."""
 
     rounds: int = 0
     alone: int = 0
+
+
+# Batches ------------------------------------------------------------------------------------------
 
 
 def learn_paths(
@@ -98,412 +86,925 @@ def learn_paths(
     options: BatchOptions | None = None,
     counts: Counts | None = None,
 ) -> list[list[Learned]]:
-    """Return what is learned for the machines of every path, with the certificates of
-    `Learned.certified`.
+    """Return what is learned for the machines of every path, with certificates.
 
     Parameters
     ----------
     stack : MatrixStack
         The kernels, on a device.
     sizes : ndarray of shape (P, n)
-        What the entries' rounding is bounded by.
+        The size of the numbers that entries are made of, as in `Entries`.
     paths : sequence of sequences of Machine
-        Machines on the samples of the stack, along C; all paths have the same number.
+        Machines on the samples of the stack, along C. All paths have the same number.
     learners : sequence of Learner
-        Of every path: `Newton`, or `FixedWeights`.
+        The learner of every path, all of them `Newton` or all `FixedWeights`.
     options : BatchOptions, optional
-        How they are followed.
     counts : Counts, optional
         Where the work is added up.
     """
-    options, counts = options or BatchOptions(), counts or Counts()
-    kernels = ColumnKernels(stack, options.half)
-    search: _Search | None = None
-    found: list[list[Learned]] = [[] for _ in paths]
-    for some in _neighbours(paths[0], max(1, options.columns // len(paths)), options.apart):
-        machines = [machine for path in paths for machine in path[some]]
-        many = len(machines) // len(paths)
-        each = [learner for learner in learners for _ in range(many)]
-        search = _Search(kernels, sizes, options, counts, machines, each, many, search)
-        for column, one in enumerate(search.learn()):
-            found[column // many].append(one)
-    return found
+    options = options or BatchOptions()
+    counts = counts or Counts()
+    kernels = ColumnKernels(stack, options.half_precision)
+    max_values = max(1, options.n_columns // len(paths))
+    learned_by_path: list[list[Learned]] = [[] for _ in paths]
+    previous: BatchEnd | None = None
+    holder = InverseHolder()
+    for values in neighbouring_values(paths[0], max_values, options.max_size_ratio):
+        n_values = values.stop - values.start
+        machines = [machine for path in paths for machine in path[values]]
+        batch = Batch.of(
+            kernels,
+            sizes,
+            machines,
+            [learner for learner in learners for _ in range(n_values)],
+            n_values,
+            options,
+        )
+        learned, previous = learn_batch(batch, previous, holder, counts)
+        for column, result in enumerate(learned):
+            learned_by_path[column // n_values].append(result)
+    return learned_by_path
 
 
-def _neighbours(path: Sequence[Any], most: int, apart: float) -> Iterator[slice]:
-    """Cut a path into values that are learned together: one ρ suits bounds, or ridges, of about one
-    size."""
-    programs = [machine.program for machine in path]
-    boxes = [
-        np.where(np.isfinite(p.upper - p.lower), p.upper - p.lower, 1.0).max() for p in programs
-    ]
-    sizes = [
-        box / max(float(p.ridge.mean()), 1e-300) if p.has_ridge else box
-        for box, p in zip(boxes, programs, strict=True)
-    ]
-    first = 0
-    for i in range(1, len(path) + 1):
-        near = i < len(path) and 1.0 / apart <= sizes[i] / sizes[first] <= apart
-        if i - first == most or not near:
-            yield slice(first, i)
-            first = i
+def neighbouring_values(
+    path: Sequence[Any], max_values: int, max_size_ratio: float
+) -> Iterator[slice]:
+    """Yield the slices of a path that are learned in one batch.
 
-
-class _Search:
-    """The problems that advance together; every array has one row per problem.
+    The columns of a batch share ρ, which suits boxes, or boxes over ridges, of about one size.
 
     Parameters
     ----------
-    kernels, sizes, options, counts
-        What they share with all others; see `learn_paths`.
+    path : sequence of Machine
+    max_values : int
+        Most values in a slice.
+    max_size_ratio : float
+        Largest ratio of the size of a value to that of the first one in its slice.
+    """
+    sizes = [_box_size(machine.program) for machine in path]
+    first = 0
+    for end in range(1, len(path) + 1):
+        is_full = end - first == max_values
+        is_similar = (
+            end < len(path) and 1.0 / max_size_ratio <= sizes[end] / sizes[first] <= max_size_ratio
+        )
+        if is_full or not is_similar:
+            yield slice(first, end)
+            first = end
+
+
+def _box_size(program: Any) -> float:
+    """Return the widest finite box of a program, over its mean ridge where it has one."""
+    widths = program.upper - program.lower
+    size = np.where(np.isfinite(widths), widths, 1.0).max()
+    if program.has_ridge:
+        return float(size / max(float(program.ridge.mean()), LEAST_SIZE))
+    return float(size)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Problems that are learned together, and what they share; nothing of it changes.
+
+    Attributes
+    ----------
+    kernels : ColumnKernels
+    sizes : ndarray of shape (P, n)
+        As in `learn_paths`.
     machines, learners : list
-        Theirs, `many` of each path in turn.
-    before : _Search, optional
-        The problems whose ends are where these start.
+        Those of every column: `n_values` of each path in turn.
+    n_values : int
+        Values of each path.
+    options : BatchOptions
+    program : ProgramBatch
+        The programs of the machines, on the device.
+    max_block_entries : float
+        Most entries of the free blocks of all columns together.
+    """
+
+    kernels: ColumnKernels
+    sizes: Array
+    machines: list[Any]
+    learners: list[Learner]
+    n_values: int
+    options: BatchOptions
+    program: ProgramBatch
+    max_block_entries: float
+
+    @classmethod
+    def of(
+        cls,
+        kernels: ColumnKernels,
+        sizes: Array,
+        machines: list[Any],
+        learners: list[Learner],
+        n_values: int,
+        options: BatchOptions,
+    ) -> Batch:
+        """Return a batch, with its programs sent to the device."""
+        backend = kernels.backend
+        program = ProgramBatch.of([machine.program for machine in machines], backend)
+        max_entries = min(options.max_block_entries, backend.free_bytes() / BLOCK_ENTRY_BYTES)
+        # At least one entry for every column.
+        max_entries = max(max_entries, len(machines))
+        return cls(kernels, sizes, machines, learners, n_values, options, program, max_entries)
+
+    @property
+    def backend(self) -> TorchBackend:
+        return self.kernels.backend
+
+    @property
+    def tol(self) -> float:
+        """The tolerance of all problems."""
+        return float(self.learners[0].options.tol)
+
+    @property
+    def keeps_weights(self) -> bool:
+        """Whether the weights are given and stay as they are."""
+        return isinstance(self.learners[0], FixedWeights)
+
+    @property
+    def learns_weights(self) -> bool:
+        """Whether there are weights to learn; one kernel has none."""
+        return not self.keeps_weights and self.kernels.n_kernels > 1
+
+    def fetch(self, *tensors: Any) -> Array:
+        """Return numbers of the columns in the memory of the host, all brought in one transfer.
+
+        Parameters
+        ----------
+        tensors : tensors of shape (B,) or (B, k)
+            They become the columns of one matrix, in this order.
+        """
+        matrices = []
+        for tensor in tensors:
+            matrix = tensor[:, None] if tensor.ndim == 1 else tensor
+            matrices.append(matrix.double())
+        return self.backend.to_numpy(self.backend.xp.cat(matrices, 1))
+
+
+@dataclass(frozen=True)
+class BatchEnd:
+    """What the next batch starts from.
+
+    Attributes
+    ----------
+    eta : ndarray of shape (B, P)
+        The weights.
+    beta : tensor of shape (B, n)
+        The coefficients, feasible for `program`.
+    program : ProgramBatch
+    n_values : int
+        Values of each path.
+    """
+
+    eta: Array
+    beta: Any
+    program: ProgramBatch
+    n_values: int
+
+
+@dataclass
+class InverseHolder:
+    """The one place that holds the shared inverse of all batches.
+
+    The inverse is a matrix of all samples. Nothing else refers to it between rounds, so that the
+    device releases it as soon as it is replaced.
+    """
+
+    shared: SharedInverse | None = None
+
+
+@dataclass(frozen=True)
+class WeightIterate(Columns):
+    """The kernel weights of columns, on the host, and how far the last step of theirs is trusted.
+
+    Attributes
+    ----------
+    eta : ndarray of shape (B, P)
+        The weights.
+    accepted_eta : ndarray of shape (B, P)
+        The weights that the last step was taken from.
+    accepted_upper : ndarray of shape (B,)
+        The upper bound of the objective at those; infinite before the first step.
+    promised_gain : ndarray of shape (B,)
+        By how much the quadratic model of the objective decreased in that step.
+    damping : ndarray of shape (B,)
+        What the next step adds to the curvature, in units of its largest possible value.
+    """
+
+    eta: Array
+    accepted_eta: Array
+    accepted_upper: Array
+    promised_gain: Array
+    damping: Array
+
+    @classmethod
+    def at(cls, eta: Array) -> WeightIterate:
+        """Return weights from which no step was taken yet."""
+        n_columns = len(eta)
+        return cls(
+            eta,
+            accepted_eta=eta.copy(),
+            accepted_upper=np.full(n_columns, np.inf),
+            promised_gain=np.zeros(n_columns),
+            damping=np.zeros(n_columns),
+        )
+
+
+def learn_batch(
+    batch: Batch, previous: BatchEnd | None, holder: InverseHolder, counts: Counts
+) -> tuple[list[Learned], BatchEnd]:
+    """Return what is learned for every column, certified, and what the next batch starts from.
+
+    Parameters
+    ----------
+    batch : Batch
+    previous : BatchEnd or None
+        The end of the batch of neighbouring values; None for the first batch.
+    holder : InverseHolder
+        The shared inverse so far, which is replaced where it does not serve any more.
+    counts : Counts
+        Where the work is added up.
+    """
+    # 1. Where it starts: arrays of all columns, which rounds and certificates overwrite.
+    iterate, weights = start_of(batch, previous)
+
+    # 2. Rounds in the precision of the stack, then certificates from exact products. Columns whose
+    #    certificate is too loose go on from there.
+    best: list[Learned | None] = [None] * len(batch.machines)
+    unfinished = np.arange(len(batch.machines))
+    for number in range(batch.options.max_certificates):
+        half = number == 0
+        take_rounds(batch, unfinished, iterate, weights, holder, half, counts)
+        certified = certify(batch, unfinished, iterate, weights.eta)
+        loose = []
+        for column, result in zip(unfinished, certified, strict=True):
+            best_so_far = best[column]
+            if best_so_far is None or result.gap < best_so_far.gap:
+                best[column] = result
+            # `tol` is `AIM` times the tolerance of the fit, which the certificate must meet.
+            if not result.gap <= batch.tol / AIM:
+                loose.append(column)
+        unfinished = np.array(loose, dtype=np.intp)
+        if len(unfinished) == 0:
+            break
+
+    # 3. The host's learner for those that are still unfinished.
+    for column in unfinished:
+        counts.alone += 1
+        best[column] = learn_alone(batch, int(column), best[column])
+    learned = [result for result in best if result is not None]
+    return learned, BatchEnd(weights.eta, iterate.base, batch.program, batch.n_values)
+
+
+# The start ----------------------------------------------------------------------------------------
+
+
+def start_of(batch: Batch, previous: BatchEnd | None) -> tuple[Iterate, WeightIterate]:
+    """Return coefficients and weights to start from."""
+    xp = batch.backend.xp
+    program = batch.program
+    if previous is None:
+        eta = _first_weights(batch)
+        # For small C most coefficients of the solution are at their bound other than zero.
+        finite = xp.isfinite(program.upper) & xp.isfinite(program.lower)
+        beta = program.nearest(xp.where(finite, program.upper + program.lower, 0.0))
+    else:
+        # The last value of the same path in the previous batch. Its coefficients grow with the box.
+        n_columns = len(batch.machines)
+        path_of_column = np.arange(n_columns) // batch.n_values
+        last = (path_of_column + 1) * previous.n_values - 1
+        eta = previous.eta[last]
+        columns = batch.backend.index(last)
+        old_width = previous.program.upper[columns] - previous.program.lower[columns]
+        width = program.upper - program.lower
+        is_box = xp.isfinite(old_width) & (old_width > 0)
+        growth = xp.where(is_box, width / old_width.clip(LEAST_SIZE), 1.0)
+        beta = program.nearest(previous.beta[columns] * growth)
+    products = batch.kernels.each(beta)
+    values = xp.einsum("bm,mbn->bn", batch.backend.asarray(eta), products)
+    y = program.target - values - program.intercepts(program.target - values)
+    return Iterate.at(beta, products, y), WeightIterate.at(eta)
+
+
+def _first_weights(batch: Batch) -> Array:
+    """Return the weights of the first batch, (B, P).
+
+    They are those that are given, those of a subsample, or the start of the norm.
+    """
+    if batch.keeps_weights:
+        return np.array(
+            [learner.weights for learner in batch.learners if isinstance(learner, FixedWeights)]
+        )
+    stack: Any = batch.kernels.stack
+    learner: Any = batch.learners[0]
+    subsample_weights = learner.weights_of_subsample(stack, batch.machines[0])
+    if subsample_weights is None:
+        theta = learner.options.norm.start(stack.n_kernels)
+    else:
+        theta = subsample_weights * learner.options.penalties**2
+    return np.array([theta / learner.options.penalties**2 for learner in batch.learners])
+
+
+# Rounds -------------------------------------------------------------------------------------------
+
+
+def take_rounds(
+    batch: Batch,
+    unfinished: Indices,
+    iterate: Iterate,
+    weights: WeightIterate,
+    holder: InverseHolder,
+    half: bool,
+    counts: Counts,
+) -> None:
+    """Take rounds until the gaps of all these columns are small, or no gap decreases any more.
+
+    The gaps are those in the precision of the stack. The rows of these columns in `iterate` and
+    `weights` are overwritten.
+
+    Parameters
+    ----------
+    batch : Batch
+    unfinished : ndarray of int
+        The columns.
+    iterate, weights : Iterate and WeightIterate
+        Those of all columns.
+    holder : InverseHolder
+        The shared inverse so far, which is replaced where it does not serve any more.
+    half : bool
+        Whether kernels multiply in half precision.
+    counts : Counts
+        Where the rounds are added up.
+    """
+    options = batch.options
+    new_rho = None
+    n_idle = 0
+    lowest_gaps = np.full(len(batch.machines), np.inf)
+    for _ in range(options.max_rounds):
+        if len(unfinished) == 0 or n_idle == options.max_idle_rounds:
+            return
+        counts.rounds += 1
+
+        # 1. One round of the unfinished columns.
+        shared = shared_inverse(batch, weights.eta[unfinished], holder.shared, new_rho)
+        holder.shared = shared
+        columns = batch.backend.index(unfinished)
+        start = iterate.rows(columns)
+        program = batch.program.rows(columns)
+        learners = [batch.learners[column] for column in unfinished]
+        end = take_round(batch, program, learners, start, weights.rows(unfinished), shared, half)
+
+        # 2. Columns that have overflown start again from their coefficients before the round; half
+        #    precision may be the reason.
+        overflown = np.flatnonzero(np.isnan(end.gap))
+        if len(overflown):
+            lost = batch.backend.index(overflown)
+            end.iterate.store(lost, Iterate.at(start.base[lost], start.base_products[:, lost]))
+            half = False
+        iterate.store(columns, end.iterate)
+        weights.store(unfinished, end.weights)
+
+        # 3. Another ρ where it would balance the residuals, unless a new inverse costs more than
+        #    the steps of a few columns.
+        is_unbalanced = max(end.balance, 1.0 / end.balance) > options.max_imbalance
+        are_many = RHO_COLUMNS * len(unfinished) > len(batch.machines)
+        new_rho = shared.rho * end.balance if is_unbalanced and are_many else None
+
+        # 4. The columns whose gap is still too large.
+        has_progress = end.gap < PROGRESS * lowest_gaps[unfinished]
+        n_idle = 0 if has_progress.any() else n_idle + 1
+        lowest_gaps[unfinished] = np.where(has_progress, end.gap, lowest_gaps[unfinished])
+        unfinished = unfinished[~(end.gap <= ROUND_AIM * batch.tol)]
+
+
+def shared_inverse(
+    batch: Batch, eta: Array, shared: SharedInverse | None, new_rho: float | None
+) -> SharedInverse:
+    """Return the inverse that the columns share: the one so far while it serves, or a new one.
+
+    Parameters
+    ----------
+    batch : Batch
+    eta : ndarray of shape (B, P)
+        The weights of the unfinished columns.
+    shared : SharedInverse or None
+        The one so far.
+    new_rho : float or None
+        Another ρ; None for the ρ so far.
+    """
+    if shared is None:
+        rho = _first_rho(batch, eta)
+    elif new_rho is not None:
+        rho = new_rho
+    else:
+        excess = np.maximum(eta.max(axis=0) - SHARED_REACH * shared.weights, 0.0).sum()
+        if excess <= batch.options.shared_excess * shared.weights.sum():
+            return shared
+        rho = shared.rho
+    # K̄ has the largest weight of each kernel in any column. Those of learned weights get a floor,
+    # so that weights may grow from zero before a new inverse is needed.
+    floor = 0.0 if batch.keeps_weights else batch.options.shared_floor * eta.max()
+    return SharedInverse.of(batch.kernels, eta.max(axis=0) + floor, rho)
+
+
+def _first_rho(batch: Batch, eta: Array) -> float:
+    """Return a first ρ: the size of the multipliers over that of the coefficients.
+
+    Most coefficients are at their bounds, if they have any, so that boxes say their size.
+    """
+    program: Any = batch.program
+    widest = (program.upper - program.lower).amax(1)
+    mean_kernel = batch.kernels.stack.combine(eta.mean(axis=0))
+    mean_diagonal = float(np.mean(mean_kernel.diagonal()))
+    rho = mean_diagonal / np.sqrt(float(widest.clip(LEAST_SIZE, WIDEST_BOX).amax()))
+    if not bool(batch.backend.xp.isfinite(widest).all()):
+        return float(rho)
+    # The root mean square of the targets, over the geometric mean of the boxes.
+    target = program.target
+    if program.total is not None:
+        target = target - target.mean(1, keepdim=True)
+    target_size = float((target**2).mean()) ** 0.5
+    box_size = float(widest.clip(LEAST_SIZE, None).log().mean().exp())
+    return float(max(rho, target_size / box_size))
+
+
+# One round ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Evaluation(Columns):
+    """Feasible coefficients of columns, and the terms of their objectives, on the device.
+
+    Attributes
+    ----------
+    beta : tensor of shape (B, n)
+    products : tensor of shape (P, B, n)
+        K_m β.
+    values : tensor of shape (B, n)
+        Kβ of the combined kernels.
+    intercept : tensor of shape (B, 1)
+    terms : tensor of shape (B, 2 + P)
+        `linear_value`, the losses, and ½βᵀK_mβ of every kernel.
     """
 
     beta: Any
-    shared: SharedInverse | None
-
-    def __init__(
-        self,
-        kernels: ColumnKernels,
-        sizes: Array,
-        options: BatchOptions,
-        counts: Counts,
-        machines: list[Any],
-        learners: list[Learner],
-        many: int,
-        before: _Search | None,
-    ) -> None:
-        self.kernels, self.sizes, self.options, self.counts = kernels, sizes, options, counts
-        self.machines, self.learners, self.many = machines, learners, many
-        self.backend, self.xp = self.kernels.backend, self.kernels.backend.xp
-        self.program = ProgramBatch.of([machine.program for machine in machines], self.backend)
-        # An entry takes 32 bytes: its place, two copies in single and two in double precision.
-        self.entries = max(min(self.options.entries, self.backend.free_bytes() / 64), len(machines))
-        self.tol = learners[0].options.tol
-        self.keeps_weights = isinstance(learners[0], FixedWeights)
-        self.learns = not self.keeps_weights and self.kernels.n_kernels > 1
-        self.best: list[Learned | None] = [None] * len(machines)
-        self._start(before)
-
-    # Where it starts ------------------------------------------------------------------------------
-
-    def _start(self, before: _Search | None) -> None:
-        B = len(self.machines)
-        p, xp = self.program, self.xp
-        if before is None:
-            self.eta = self._first_weights()
-            # Below the solution's C most coefficients are at their bound.
-            ends = xp.where(xp.isfinite(p.upper) & xp.isfinite(p.lower), p.upper + p.lower, 0.0)
-            beta, self.shared = p.nearest(ends), None
-        else:
-            # The last problem of each path before: its coefficients grow with the bounds.
-            last = [(b // self.many + 1) * before.many - 1 for b in range(B)]
-            self.eta, self.shared = before.eta[last], before.shared
-            at, old = self.backend.index(np.array(last)), before.program
-            room, own = old.upper[at] - old.lower[at], p.upper - p.lower
-            grown = xp.where(xp.isfinite(room) & (room > 0), own / room.clip(1e-300), 1.0)
-            beta = p.nearest(before.beta[at] * grown)
-        values = self.kernels.each(beta)
-        self.state = BatchState.at(beta, values)
-        V = xp.einsum("bm,mbn->bn", self.backend.asarray(self.eta), values)
-        self.state.y = p.target - V - p.intercepts(p.target - V)
-        self.beta = beta.clone()
-        # Of the weights before: the upper bound, what their step promised, and how much steps are
-        # damped.
-        self.from_eta, self.upper = self.eta.copy(), np.full(B, np.inf)
-        self.promised, self.damping = np.zeros(B), np.zeros(B)
-
-    def _first_weights(self) -> Array:
-        """Return the weights to start from: those that are kept, those of a part of the samples, or
-        like ones."""
-        stack: Any = self.kernels.stack
-        first: Any = self.learners[0]
-        if self.keeps_weights:
-            return np.array(
-                [learner.weights for learner in self.learners if isinstance(learner, FixedWeights)]
-            )
-        known = first.weights_of_subsample(stack, self.machines[0])
-        theta = (
-            first.options.norm.start(stack.n_kernels)
-            if known is None
-            else known * first.options.penalties**2
-        )
-        return np.array([theta / learner.options.penalties**2 for learner in self.learners])
-
-    # The rounds -----------------------------------------------------------------------------------
-
-    def learn(self) -> list[Learned]:
-        """Return what was learned, certified; what did not end here is learned alone."""
-        left = np.arange(len(self.machines))
-        for i in range(self.options.certificates):
-            self._advance(left, half=i == 0)
-            left = self._certify(left)
-            if len(left) == 0:
-                break
-        for b in left:
-            self.counts.alone += 1
-            self.best[b] = self._alone(int(b))
-        return [one for one in self.best if one is not None]
-
-    def _advance(self, left: Indices, half: bool) -> None:
-        """Take rounds until the bounds of all these columns, in the entries' precision, are close
-        enough."""
-        rho, idle, lowest = None, 0, np.full(len(self.machines), np.inf)
-        for _ in range(self.options.rounds):
-            if len(left) == 0 or idle == self.options.idle:
-                return
-            self.counts.rounds += 1
-            self.shared = shared = self._sharing(left, rho)
-            at = self.backend.index(left)
-            program, state, eta = self.program.rows(at), self.state.rows(at), self.eta[left]
-            residuals = take_steps(
-                self.kernels, program, state, eta, shared, self.options.steps, half
-            )
-            base, values = state.base, state.base_values
-            gaps, balance = self._look(left, program, state, residuals)
-            if np.isnan(gaps).any():
-                lost = self.backend.index(np.flatnonzero(np.isnan(gaps)))
-                state.store(lost, BatchState.at(base[lost], values[:, lost]))
-                half = False
-            self.state.store(at, state)
-            self.beta[at] = state.base
-            unbalanced = max(balance, 1.0 / balance) > self.options.unbalanced
-            # For a few stragglers a new matrix costs more than their steps.
-            rho = (
-                shared.rho * balance if unbalanced and 4 * len(left) > len(self.machines) else None
-            )
-            lower = gaps < 0.9 * lowest[left]
-            idle = 0 if lower.any() else idle + 1
-            lowest[left] = np.where(lower, gaps, lowest[left])
-            left = left[~(gaps <= 0.9 * self.tol)]
-
-    def _sharing(self, left: Indices, rho: float | None) -> SharedInverse:
-        """Return the matrix that the columns share, made anew where their weights have left its
-        range, or for ρ."""
-        eta, shared = self.eta[left], self.shared
-        if shared is None:
-            # As large as the multipliers are beside the coefficients, most of which are at their
-            # bounds, if any.
-            program: Any = self.program
-            room, target = (program.upper - program.lower).amax(1), program.target
-            mean = float(np.mean(self.kernels.stack.combine(eta.mean(axis=0)).diagonal()))
-            rho = mean / np.sqrt(float(room.clip(1e-300, 1e6).amax()))
-            if bool(self.xp.isfinite(room).all()):
-                target = target if program.total is None else target - target.mean(1, keepdim=True)
-                size = float((target**2).mean()) ** 0.5
-                rho = max(rho, size / float(room.clip(1e-300, None).log().mean().exp()))
-        elif rho is None:
-            # Steps converge for kernels that exceed the shared one by up to a third.
-            beyond = np.maximum(eta.max(axis=0) - 1.3 * shared.weights, 0.0).sum()
-            if beyond <= self.options.beyond * shared.weights.sum():
-                return shared
-            rho = shared.rho
-        floor = 0.0 if self.keeps_weights else self.options.floor * eta.max()
-        return SharedInverse.of(self.kernels, eta.max(axis=0) + floor, rho)
-
-    def _look(
-        self, left: Indices, program: ProgramBatch, state: BatchState, residuals: tuple[Any, Any]
-    ) -> tuple[Array, float]:
-        """Return the gaps of columns, and by which factor ρ would balance their residuals; move
-        their weights."""
-        xp, beta = self.xp, program.nearest(state.z)
-        at = self._bounds(
-            program, beta, state.base_values + self.kernels.each(beta - state.base), self.eta[left]
-        )
-        free = free_samples(program, at.beta)
-        packed = self._fetch(at.numbers, free.sum(1), *residuals)
-        counts, primal, dual = packed[:, -3:].T
-        worth = self._worth(left, packed[:, :-3])
-        settled = self.learns & (worth.own <= self.options.settled * worth.gap)
-        most = int(np.sqrt(self.entries / len(left)))
-        # What a Newton step may improve: coefficients, where all that are free fit a block, or
-        # weights.
-        some = np.flatnonzero(~(worth.gap <= 0.9 * self.tol) & ((counts <= most) | settled))
-        if len(some):
-            # Where blocks are for weights alone, half as many samples stand for all.
-            most = int(np.sqrt(self.entries / len(some)))
-            most = most if np.any(counts[some] <= most) else most // 2
-            which = self.backend.index(some)
-            own, mine, known, eta = (
-                program.rows(which),
-                at.rows(which),
-                worth.rows(some),
-                self.eta[left[some]],
-            )
-            rows, step, H, share = self._newton(own, mine, free[which], counts[some], eta, most)
-            exact = self.backend.asarray(share == 1, np.bool_)[:, None]
-            near = own.nearest(mine.beta.scatter_add(1, rows, xp.where(exact, step, 0.0)))
-            polished = self._bounds(own, near, mine.each + self.kernels.each(near - mine.beta), eta)
-            width, packed = mine.numbers.shape[1], self._fetch(polished.numbers, H.flatten(1))
-            other = self._worth(left[some], packed[:, :width])
-            better = other.own < known.own
-            take = self.backend.asarray(better, np.bool_)
-            mine, known = polished.where(take, mine), other.where(better, known)
-            # Where the Newton step is better, the steps go on from it.
-            take = take[:, None]
-            state.x[which] = xp.where(take, mine.beta, state.x[which])
-            state.z[which] = xp.where(take, mine.beta, state.z[which])
-            state.y[which] = xp.where(
-                take, own.target - mine.values - mine.intercept, state.y[which]
-            )
-            if self.learns:
-                P = self.kernels.n_kernels
-                change = self._move_weights(left[some], known, packed[:, width:].reshape(-1, P, P))
-                # The multipliers follow the outputs.
-                state.y[which] -= xp.einsum("bm,mbn->bn", self.backend.asarray(change), mine.each)
-            at.store(which, mine)
-            worth.store(some, known)
-        state.base, state.base_values = at.beta, at.each
-        balance = np.sqrt(np.maximum(primal, 1e-300) / np.maximum(dual, 1e-300))
-        return worth.gap, float(np.clip(np.median(balance), 0.1, 10.0))
-
-    def _fetch(self, *numbers: Any) -> Array:
-        """Bring numbers of the columns to this process, all at once."""
-        columns = [one[:, None] if one.ndim == 1 else one for one in numbers]
-        return self.backend.to_numpy(self.xp.cat([one.double() for one in columns], 1))
-
-    def _newton(
-        self, program: ProgramBatch, at: _Bounds, free: Any, counts: Array, eta: Array, most: int
-    ) -> tuple[Any, ...]:
-        """Return free samples, the Newton step on them, ∂²J/∂η² while they stay free, and how many
-        each stands for."""
-        xp = self.xp
-        slope = program.target - at.values - program.ridge * at.beta - at.intercept
-        if program.epsilon:
-            slope = slope - program.epsilon * xp.sign(at.beta)
-        sums, each = program.total is not None, at.each.permute(1, 2, 0)
-        right = xp.cat([xp.stack([slope, xp.ones_like(slope)], 2), each], 2)
-        rows, answer, share = solve_free_blocks(
-            self.kernels, program, free, right, eta, counts, most
-        )
-        step, ones = answer[:, :, 0], answer[:, :, 1]
-        H = free_curvature(
-            xp.take_along_dim(each, rows[:, :, None], 1), answer[:, :, 2:], ones if sums else None
-        )
-        step = keep_sum(step, ones) if sums else step
-        return rows, step, H * self.backend.asarray(share)[:, None, None], share
-
-    def _bounds(self, program: ProgramBatch, beta: ArrayOrTensor, each: Any, eta: Array) -> _Bounds:
-        """Return what feasible coefficients are worth, whose products with every kernel are
-        given."""
-        xp = self.xp
-        values = xp.einsum("bm,mbn->bn", self.backend.asarray(eta), each)
-        intercept = program.intercepts(program.target - values)
-        q = (0.5 * xp.einsum("bn,mbn->bm", beta, each)).clip(0.0, None)
-        sums = xp.stack([program.linear_value(beta), program.losses(values, intercept)], 1)
-        return _Bounds(beta, each, values, intercept, xp.cat([sums, q], 1))
-
-    def _worth(self, left: Indices, numbers: Array) -> _Worth:
-        """Return the bounds of columns, and their gaps."""
-        linear, losses, q, eta = numbers[:, 0], numbers[:, 1], numbers[:, 2:], self.eta[left]
-        quadratic = (eta * q).sum(axis=1)
-        upper, dual = quadratic + losses, linear - quadratic
-        lower = [self.learners[b].lower_bound(linear[k], q[k], eta[k]) for k, b in enumerate(left)]
-        gap = np.array([relative_gap(*both) for both in zip(upper, lower, strict=True)])
-        own = np.array([relative_gap(*both) for both in zip(upper, dual, strict=True)])
-        return _Worth(gap, own, upper, dual, q)
-
-    def _move_weights(self, left: Indices, worth: _Worth, curvature: Array) -> Array:
-        """Take Newton steps on the weights where machines are solved well enough, or shorten and
-        damp them.
-
-        Returns the changes.
-        """
-        changed = self.eta[left].copy()
-        for k, b in enumerate(left):
-            done = worth.gap[k] <= 0.9 * self.tol or not np.isfinite(worth.gap[k])
-            if done or worth.own[k] > self.options.settled * worth.gap[k]:
-                continue
-            options = self.learners[b].options
-            scale = 1.0 / options.penalties**2
-            promised = self.promised[b]
-            if worth.dual[k] > self.upper[b]:
-                # Whatever the machine has left to gain, these weights are worse than those before:
-                # the next are nearer.
-                self.damping[b] = max(4.0 * self.damping[b], 0.05)
-                self.promised[b] = 0.25 * promised
-                between = self.from_eta[b] + 0.25 * (self.eta[b] - self.from_eta[b])
-                changed[k] = options.norm.retract(between / scale) * scale
-                continue
-            if (
-                self.upper[b] - worth.dual[k] < 0.25 * promised
-            ):  # the step gained little, at the most
-                self.damping[b] = max(4.0 * self.damping[b], 0.05)
-            elif self.upper[b] - worth.upper[k] > 0.75 * promised:
-                self.damping[b] *= 0.25
-            self.upper[b], self.from_eta[b] = worth.upper[k], self.eta[b]
-            theta, slopes = self.eta[b] / scale, worth.q[k] * scale
-            H = curvature[k] * np.outer(scale, scale) + np.diag(
-                self.damping[b] * steepest_curvature(theta, slopes)
-            )
-            new = options.norm.retract(theta + options.norm.newton_direction(theta, slopes, H))
-            self.promised[b] = slopes @ (new - theta) - 0.5 * (new - theta) @ H @ (new - theta)
-            changed[k] = new * scale
-        change = changed - self.eta[left]
-        self.eta[left] = changed
-        return change
-
-    # The certificate ------------------------------------------------------------------------------
-
-    def _certify(self, left: Indices) -> Indices:
-        """Certify columns from exact products; return those whose gap is too large, which go on
-        from these."""
-        at = self.backend.index(left)
-        beta, program, eta = self.beta[at], self.program.rows(at), self.eta[left]
-        exact = self._bounds(program, beta, self.kernels.exact(beta), eta)
-        V, coefficients, sums, constants = map(
-            self.backend.to_numpy, (exact.values, beta, exact.numbers, exact.intercept[:, 0])
-        )
-        entries, loose = Entries(self.kernels.stack, self.sizes), []
-        for k, b in enumerate(left):
-            solution = Solution(coefficients[k], float(constants[k]), V[k], np.nan, np.inf, 0)
-            rough = Learned(eta[k], solution, np.inf, np.inf, 0, [Iteration(np.inf, np.inf)])
-            forms = known_forms(self.sizes, coefficients[k], eta[k], V[k], sums[k, 2:])
-            problem = KnownForms(entries, self.machines[b], self.learners[b], forms)
-            one = rough.with_certificate(problem.certificate(eta[k], solution))
-            best = self.best[b]
-            if best is None or one.gap < best.gap:
-                self.best[b] = one
-            if not one.gap <= self.tol / AIM:
-                loose.append(b)
-        self.state.base[at], self.state.base_values[:, at] = beta, exact.each
-        return np.array(loose, dtype=np.intp)
-
-    def _alone(self, b: int) -> Learned:
-        """Learn one problem by itself, from where it stands."""
-        machine, learner, best = self.machines[b], self.learners[b], self.best[b]
-        assert best is not None
-        stack: Any = self.kernels.stack
-        start = Start(best.weights, best.solution.beta) if np.isfinite(best.gap) else Start()
-        one = learner.learn(stack, machine, start).certified(
-            Entries(stack, self.sizes), machine, learner
-        )
-        return best if best.gap <= one.gap else one
-
-
-@dataclass
-class _Bounds(Columns):
-    """What feasible coefficients are worth: K_mβ, Kβ, the intercepts, and ⟨t, β⟩ …, the losses and
-    ½βᵀK_mβ."""
-
-    beta: Any
-    each: Any
+    products: Any
     values: Any
     intercept: Any
-    numbers: Any
-    by_kernel = ("each",)
+    terms: Any
+    by_kernel = ("products",)
 
 
-@dataclass
-class _Worth(Columns):
-    """Relative gaps of columns, those of the machines alone, upper bounds, the machines' dual
-    values, and ½βᵀK_mβ."""
+@dataclass(frozen=True)
+class Gaps(Columns):
+    """Bounds of the objectives of columns, on the host.
+
+    Attributes
+    ----------
+    gap : ndarray of shape (B,)
+        The relative gap of machine and weights.
+    machine_gap : ndarray of shape (B,)
+        The relative gap of the machine at its weights.
+    upper : ndarray of shape (B,)
+        The primal value: an upper bound of both.
+    dual : ndarray of shape (B,)
+        The dual value of the machine: a lower bound of its optimum at these weights.
+    q : ndarray of shape (B, P)
+        ½βᵀK_mβ.
+    """
 
     gap: Array
-    own: Array
+    machine_gap: Array
     upper: Array
     dual: Array
     q: Array
+
+
+@dataclass(frozen=True)
+class RoundState:
+    """Where the columns of a round stand between two of its steps.
+
+    Attributes
+    ----------
+    iterate : Iterate
+    weights : WeightIterate
+    evaluation : Evaluation
+        That of the feasible coefficients, at the weights before their step.
+    gaps : Gaps
+        Theirs.
+    """
+
+    iterate: Iterate
+    weights: WeightIterate
+    evaluation: Evaluation
+    gaps: Gaps
+
+
+@dataclass(frozen=True)
+class RoundEnd:
+    """What one round ends with.
+
+    Attributes
+    ----------
+    iterate, weights : Iterate and WeightIterate
+        Those of the columns that took part; the base of the iterate is feasible.
+    gap : ndarray of shape (B,)
+        Relative gaps of the base at the weights before their step; NaN where numbers overflow.
+    balance : float
+        The factor of ρ that would balance the primal and the dual residual.
+    """
+
+    iterate: Iterate
+    weights: WeightIterate
+    gap: Array
+    balance: float
+
+
+def take_round(
+    batch: Batch,
+    program: ProgramBatch,
+    learners: Sequence[Learner],
+    iterate: Iterate,
+    weights: WeightIterate,
+    shared: SharedInverse,
+    half: bool,
+) -> RoundEnd:
+    """Return where one round takes columns: steps, bounds, and Newton steps from there.
+
+    The device is waited for twice: for the bounds, and for those after the Newton steps.
+
+    Parameters
+    ----------
+    batch : Batch
+    program, learners : ProgramBatch and list
+        Those of the columns that take part.
+    iterate, weights : Iterate and WeightIterate
+        Their rows, copies which are overwritten.
+    shared : SharedInverse
+    half : bool
+        Whether kernels multiply in half precision.
+    """
+    kernels = batch.kernels
+
+    # 1. Alternating directions.
+    iterate, residuals = take_steps(
+        kernels, program, iterate, weights.eta, shared, batch.options.n_steps, half
+    )
+
+    # 2. The bounds of the nearest feasible coefficients.
+    beta = program.nearest(iterate.z)
+    products = iterate.base_products + kernels.each(beta - iterate.base)
+    evaluation = evaluate(batch, program, beta, products, weights.eta)
+    free = free_samples(program, evaluation.beta)
+    fetched = batch.fetch(evaluation.terms, free.sum(1), residuals.primal, residuals.dual)
+    n_free, primal, dual = fetched[:, -3:].T
+    gaps = gaps_of(learners, fetched[:, :-3], weights.eta)
+    state = RoundState(iterate, weights, evaluation, gaps)
+
+    # 3. Newton steps of those columns that they may improve: their coefficients, where all free
+    #    samples fit into a block, or their weights, where the machine is solved well enough.
+    is_settled = batch.learns_weights & (
+        gaps.machine_gap <= batch.options.settled_fraction * gaps.gap
+    )
+    max_rows = int(np.sqrt(batch.max_block_entries / len(learners)))
+    is_open = ~(gaps.gap <= ROUND_AIM * batch.tol)
+    chosen = np.flatnonzero(is_open & ((n_free <= max_rows) | is_settled))
+    if len(chosen):
+        state = take_newton_steps(batch, program, learners, state, chosen, free, n_free)
+
+    # 4. The next products start from the feasible coefficients.
+    iterate = replace(
+        state.iterate, base=state.evaluation.beta, base_products=state.evaluation.products
+    )
+    ratio = np.sqrt(np.maximum(primal, LEAST_SIZE) / np.maximum(dual, LEAST_SIZE))
+    balance = float(np.clip(np.median(ratio), 1.0 / MAX_RHO_FACTOR, MAX_RHO_FACTOR))
+    return RoundEnd(iterate, state.weights, state.gaps.gap, balance)
+
+
+def evaluate(
+    batch: Batch, program: ProgramBatch, beta: ArrayOrTensor, products: Any, eta: Array
+) -> Evaluation:
+    """Return the evaluation of feasible coefficients whose products K_m β are given."""
+    xp = batch.backend.xp
+    values = xp.einsum("bm,mbn->bn", batch.backend.asarray(eta), products)
+    intercept = program.intercepts(program.target - values)
+    q = (0.5 * xp.einsum("bn,mbn->bm", beta, products)).clip(0.0, None)
+    sums = xp.stack([program.linear_value(beta), program.losses(values, intercept)], 1)
+    return Evaluation(beta, products, values, intercept, xp.cat([sums, q], 1))
+
+
+def gaps_of(learners: Sequence[Learner], terms: Array, eta: Array) -> Gaps:
+    """Return the bounds of columns from the terms of `Evaluation`, brought to the host."""
+    linear = terms[:, 0]
+    losses = terms[:, 1]
+    q = terms[:, 2:]
+    quadratic = (eta * q).sum(axis=1)
+    upper = quadratic + losses
+    dual = linear - quadratic
+    lower = [
+        learner.lower_bound(linear[row], q[row], eta[row]) for row, learner in enumerate(learners)
+    ]
+    gap = np.array([relative_gap(*bounds) for bounds in zip(upper, lower, strict=True)])
+    machine_gap = np.array([relative_gap(*bounds) for bounds in zip(upper, dual, strict=True)])
+    return Gaps(gap, machine_gap, upper, dual, q)
+
+
+# Newton steps -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class NewtonStep:
+    """Newton steps on the free coefficients of columns, and the curvature of their objectives.
+
+    Attributes
+    ----------
+    rows : tensor of int of shape (B, q)
+        The samples of the block of each column.
+    step : tensor of shape (B, q)
+        By how much their coefficients change; zero for samples that are not free.
+    curvature : tensor of shape (B, P, P)
+        ∂²J/∂η² of the optimal value J, as long as the same samples are free.
+    is_exact : ndarray of bool of shape (B,)
+        Whether the block holds all free samples. Otherwise some stand for all, which serves the
+        curvature but not the step.
+    """
+
+    rows: Any
+    step: Any
+    curvature: Any
+    is_exact: Array
+
+
+def take_newton_steps(
+    batch: Batch,
+    program: ProgramBatch,
+    learners: Sequence[Learner],
+    state: RoundState,
+    chosen: Indices,
+    free: Any,
+    n_free: Array,
+) -> RoundState:
+    """Return columns after a Newton step on the coefficients, and one on the weights, of some.
+
+    The arrays of `state` are overwritten.
+
+    Parameters
+    ----------
+    batch : Batch
+    program, learners : ProgramBatch and list
+        Those of the columns of the round.
+    state : RoundState
+    chosen : ndarray of int
+        The columns that take the steps, counted in the round.
+    free : tensor of bool of shape (B, n)
+        Which samples are free.
+    n_free : ndarray of shape (B,)
+        How many, on the host.
+    """
+    xp = batch.backend.xp
+    kernels = batch.kernels
+    columns = batch.backend.index(chosen)
+    program = program.rows(columns)
+    learners = [learners[column] for column in chosen]
+    evaluation = state.evaluation.rows(columns)
+    gaps = state.gaps.rows(chosen)
+    weights = state.weights.rows(chosen)
+
+    # 1. The step on the free coefficients. Where no block holds all free samples, blocks serve the
+    #    weights alone, for which half as many samples stand for all.
+    max_rows = int(np.sqrt(batch.max_block_entries / len(chosen)))
+    if not np.any(n_free[chosen] <= max_rows):
+        max_rows = max_rows // 2
+    newton = newton_step(
+        batch, program, evaluation, free[columns], n_free[chosen], weights.eta, max_rows
+    )
+    is_exact = batch.backend.asarray(newton.is_exact, np.bool_)[:, None]
+    step = xp.where(is_exact, newton.step, 0.0)
+    beta = program.nearest(evaluation.beta.scatter_add(1, newton.rows, step))
+    products = evaluation.products + kernels.each(beta - evaluation.beta)
+    trial = evaluate(batch, program, beta, products, weights.eta)
+
+    # 2. The bounds after the step, brought to the host together with the curvature.
+    n_terms = evaluation.terms.shape[1]
+    fetched = batch.fetch(trial.terms, newton.curvature.flatten(1))
+    trial_gaps = gaps_of(learners, fetched[:, :n_terms], weights.eta)
+
+    # 3. The steps of alternating directions go on from the Newton step where it is better.
+    is_better = trial_gaps.machine_gap < gaps.machine_gap
+    mask = batch.backend.asarray(is_better, np.bool_)
+    evaluation = trial.where(mask, evaluation)
+    gaps = trial_gaps.where(is_better, gaps)
+    mask = mask[:, None]
+    x, z, y = state.iterate.x, state.iterate.z, state.iterate.y
+    y_of_newton = program.target - evaluation.values - evaluation.intercept
+    x[columns] = xp.where(mask, evaluation.beta, x[columns])
+    z[columns] = xp.where(mask, evaluation.beta, z[columns])
+    y[columns] = xp.where(mask, y_of_newton, y[columns])
+
+    # 4. The step on the weights. The multipliers t − Kβ − b change with the outputs Kβ.
+    if batch.learns_weights:
+        n_kernels = kernels.n_kernels
+        curvature = fetched[:, n_terms:].reshape(-1, n_kernels, n_kernels)
+        moved = move_weights(batch, learners, weights, gaps, curvature)
+        change = batch.backend.asarray(moved.eta - weights.eta)
+        y[columns] -= xp.einsum("bm,mbn->bn", change, evaluation.products)
+        state.weights.store(chosen, moved)
+
+    # 5. Back into the arrays of the round.
+    state.evaluation.store(columns, evaluation)
+    state.gaps.store(chosen, gaps)
+    return state
+
+
+def newton_step(
+    batch: Batch,
+    program: ProgramBatch,
+    evaluation: Evaluation,
+    free: Any,
+    n_free: Array,
+    eta: Array,
+    max_rows: int,
+) -> NewtonStep:
+    """Return the Newton step on the free coefficients of every column, and the curvature.
+
+    With A = K + diag ρ among the free samples F, V = (K_1 β, …, K_P β)_F and the gradient
+    g = (t − Kβ − ρβ − b ∓ ε)_F, the step is A⁻¹g and the curvature VᵀA⁻¹V, both among vectors of
+    sum zero where the sum of the coefficients is fixed.
+
+    Parameters
+    ----------
+    batch : Batch
+    program : ProgramBatch
+    evaluation : Evaluation
+        That of the coefficients β.
+    free : tensor of bool of shape (B, n)
+    n_free : ndarray of shape (B,)
+        How many samples are free, on the host.
+    eta : ndarray of shape (B, P)
+    max_rows : int
+        Most samples of a block.
+    """
+    xp = batch.backend.xp
+    has_sum = program.total is not None
+    gradient = program.target - evaluation.values - program.ridge * evaluation.beta
+    gradient = gradient - evaluation.intercept
+    if program.epsilon:
+        gradient = gradient - program.epsilon * xp.sign(evaluation.beta)
+
+    # The right-hand sides g, 1 and V of every column, (B, n, 2 + P).
+    V = evaluation.products.permute(1, 2, 0)
+    right = xp.cat([xp.stack([gradient, xp.ones_like(gradient)], 2), V], 2)
+    solved = solve_free_blocks(batch.kernels, program, free, right, eta, n_free, max_rows)
+    step = solved.answer[:, :, 0]
+    A_inverse_ones = solved.answer[:, :, 1]
+    A_inverse_V = solved.answer[:, :, 2:]
+
+    V_of_rows = xp.take_along_dim(V, solved.rows[:, :, None], 1)
+    if has_sum:
+        curvature = free_curvature(V_of_rows, A_inverse_V, A_inverse_ones)
+        step = keep_sum(step, A_inverse_ones)
+    else:
+        curvature = free_curvature(V_of_rows, A_inverse_V)
+    samples_per_row = batch.backend.asarray(solved.samples_per_row)
+    curvature = curvature * samples_per_row[:, None, None]
+    return NewtonStep(solved.rows, step, curvature, solved.samples_per_row == 1)
+
+
+def move_weights(
+    batch: Batch,
+    learners: Sequence[Learner],
+    weights: WeightIterate,
+    gaps: Gaps,
+    curvature: Array,
+) -> WeightIterate:
+    """Return weights after damped Newton steps.
+
+    Columns whose machine is not solved well enough keep their weights. A step minimises a quadratic
+    model of J(θ), with θ the weights in the scale of the norm. It is accepted unless J is certain
+    to have risen: then it is shortened. The damping follows the ratio of the gain to what the model
+    promised, as in methods of Levenberg, Marquardt and trust regions (Conn, Gould and Toint,
+    2000, chapter 6).
+
+    Parameters
+    ----------
+    batch : Batch
+    learners : list of Learner
+    weights : WeightIterate
+    gaps : Gaps
+        Those at these weights.
+    curvature : ndarray of shape (B, P, P)
+        ∂²J/∂η².
+    """
+    eta = weights.eta.copy()
+    accepted_eta = weights.accepted_eta.copy()
+    accepted_upper = weights.accepted_upper.copy()
+    promised_gain = weights.promised_gain.copy()
+    damping = weights.damping.copy()
+    max_machine_gaps = batch.options.settled_fraction * gaps.gap
+    for row, learner in enumerate(learners):
+        # 1. Nothing moves where the gap is met, numbers overflow, or the machine is not solved.
+        is_finished = gaps.gap[row] <= ROUND_AIM * batch.tol or not np.isfinite(gaps.gap[row])
+        if is_finished or gaps.machine_gap[row] > max_machine_gaps[row]:
+            continue
+        options = learner.options
+        scale = 1.0 / options.penalties**2
+        more_damping = max(MORE_DAMPING * damping[row], LEAST_DAMPING)
+
+        # 2. A step that made J worse, whatever the machine may still gain, is shortened.
+        if gaps.dual[row] > accepted_upper[row]:
+            damping[row] = more_damping
+            promised_gain[row] = SHORTENED_STEP * promised_gain[row]
+            step = eta[row] - accepted_eta[row]
+            shortened = accepted_eta[row] + SHORTENED_STEP * step
+            eta[row] = options.norm.retract(shortened / scale) * scale
+            continue
+
+        # 3. The damping, by bounds of the gain: the largest that is possible, and the least.
+        largest_gain = accepted_upper[row] - gaps.dual[row]
+        least_gain = accepted_upper[row] - gaps.upper[row]
+        if largest_gain < POOR_STEP * promised_gain[row]:
+            damping[row] = more_damping
+        elif least_gain > GOOD_STEP * promised_gain[row]:
+            damping[row] *= LESS_DAMPING
+        accepted_upper[row] = gaps.upper[row]
+        accepted_eta[row] = eta[row]
+
+        # 4. The next step, from θ with the negative gradient q of J(θ).
+        theta = eta[row] / scale
+        q = gaps.q[row] * scale
+        damping_matrix = np.diag(damping[row] * steepest_curvature(theta, q))
+        H = curvature[row] * np.outer(scale, scale) + damping_matrix
+        trial = options.norm.retract(theta + options.norm.newton_direction(theta, q, H))
+        change = trial - theta
+        promised_gain[row] = q @ change - 0.5 * change @ H @ change
+        eta[row] = trial * scale
+    return WeightIterate(eta, accepted_eta, accepted_upper, promised_gain, damping)
+
+
+# Certificates -------------------------------------------------------------------------------------
+
+
+def certify(batch: Batch, unfinished: Indices, iterate: Iterate, eta: Array) -> list[Learned]:
+    """Return the certified results of columns, from exact products with their base.
+
+    The exact products replace those in `iterate`, so that columns go on from them.
+
+    Parameters
+    ----------
+    batch : Batch
+    unfinished : ndarray of int
+        The columns.
+    iterate : Iterate
+        That of all columns; the base is feasible.
+    eta : ndarray of shape (B, P)
+        The weights of all columns.
+    """
+    to_numpy = batch.backend.to_numpy
+    columns = batch.backend.index(unfinished)
+    beta = iterate.base[columns]
+    program = batch.program.rows(columns)
+    eta = eta[unfinished]
+    exact = evaluate(batch, program, beta, batch.kernels.exact(beta), eta)
+    values = to_numpy(exact.values)
+    coefficients = to_numpy(beta)
+    q = to_numpy(exact.terms)[:, 2:]
+    intercepts = to_numpy(exact.intercept[:, 0])
+    entries = Entries(batch.kernels.stack, batch.sizes)
+    certified = []
+    for row, column in enumerate(unfinished):
+        solution = Solution(
+            coefficients[row], float(intercepts[row]), values[row], np.nan, np.inf, 0
+        )
+        uncertified = Learned(eta[row], solution, np.inf, np.inf, 0, [Iteration(np.inf, np.inf)])
+        forms = known_forms(batch.sizes, coefficients[row], eta[row], values[row], q[row])
+        problem = KnownForms(entries, batch.machines[column], batch.learners[column], forms)
+        certificate = problem.certificate(eta[row], solution)
+        certified.append(uncertified.with_certificate(certificate))
+    iterate.base_products[:, columns] = exact.products
+    return certified
+
+
+def learn_alone(batch: Batch, column: int, best: Learned | None) -> Learned:
+    """Return the better of the best result of a column and that of the host's learner.
+
+    Parameters
+    ----------
+    batch : Batch
+    column : int
+    best : Learned
+        The best certified result of the column, which the learner starts from.
+    """
+    assert best is not None
+    machine = batch.machines[column]
+    learner = batch.learners[column]
+    stack: Any = batch.kernels.stack
+    start = Start()
+    if np.isfinite(best.gap):
+        start = Start(best.weights, best.solution.beta)
+    learned = learner.learn(stack, machine, start)
+    learned = learned.certified(Entries(stack, batch.sizes), machine, learner)
+    if best.gap <= learned.gap:
+        return best
+    return learned

@@ -1,10 +1,8 @@
-"""Many programs of the same samples solved side by side on a device, by alternating directions.
+"""Many programs of the same samples side by side on a device: alternating directions (ADMM).
 
-The programs differ in their bounds, targets and kernels: folds, of which the samples held out have
-bounds of zero, values of C, classes. A step splits β into x, which meets the sum, and z, which
-meets the box: x by one product with the kernels and one with a matrix that all columns share, (K̄ +
-ρ)⁻¹ with K̄ about as large as every kernel; z sample by sample. No step waits for the device, and a
-product reads a matrix once for all columns.
+The mathematics is in the docstring of `kernelmosaic.gpu`. The programs, called columns, differ in
+their bounds, targets and combined kernels; arrays have one row per column. One step serves all
+columns, and none of its operations waits for the device.
 """
 
 from __future__ import annotations
@@ -15,275 +13,40 @@ from typing import Any, ClassVar, Self, cast
 import numpy as np
 
 from kernelmosaic._typing import Array, ArrayOrTensor, RowIndex
-from kernelmosaic.backend import Backend, TorchBackend, backend_of
-from kernelmosaic.gram.linear_algebra import Cholesky
-from kernelmosaic.gram.stack import MatrixStack
+from kernelmosaic.backend import Backend, backend_of
+from kernelmosaic.gpu.products import (
+    ColumnKernels,
+    CombinedColumns,
+    HalfMatrix,
+    SingleMatrix,
+    solve_blocks,
+)
+from kernelmosaic.gpu.tuning import (
+    FREE_JITTER,
+    INTERCEPT_CANDIDATES,
+    INTERCEPT_MARGIN,
+    INTERCEPT_PASSES,
+    LEAST_INTERCEPT_MARGIN,
+    LEAST_SIZE,
+    NEAR_BOUND,
+    RELAXED_X,
+    RELAXED_Z,
+)
 from kernelmosaic.solvers.program import VECTORS, Program
-
-# Kernels with columns of coefficients side by side, each with weights of its own ------------------
-
-
-@dataclass(frozen=True)
-class HalfRows:
-    """Rows in half precision, each over its size, and in single precision.
-
-    The entries are padded by zeros to a multiple of eight, as the units of a device that multiply
-    halves read them.
-    """
-
-    single: Any
-    entries: Any
-    size: Any
-
-    @classmethod
-    def of(cls, rows: Any) -> HalfRows:
-        size = rows.abs().amax(1, keepdim=True).clip(1e-30)
-        return cls(rows, _padded((rows / size).half()), size)
-
-    def rows(self, which: RowIndex) -> HalfRows:
-        """Return some of the rows."""
-        return HalfRows(self.single[which], self.entries[which], self.size[which])
-
-
-def _padded(entries: Any) -> Any:
-    n = entries.shape[1]
-    out = entries.new_zeros((entries.shape[0], n + -n % 8))
-    out[:, :n] = entries
-    return out
-
-
-@dataclass(frozen=True)
-class SingleMatrix:
-    """A symmetric matrix in the precision of the stack."""
-
-    entries: Any
-
-    def multiply(self, rows: Any) -> Any:
-        """Return the product with every row, (B, n), in double precision."""
-        return (rows.to(self.entries.dtype) @ self.entries).double()
-
-
-@dataclass(frozen=True)
-class HalfMatrix:
-    """A symmetric matrix in half precision over its largest entry, and its diagonal in single
-    precision.
-
-    A product errs by 3e-4 of its size and takes a fifth of the time, so that it serves where the
-    next products make up for the error. The diagonal is apart because like entries are rounded
-    alike: the error of the others averages out.
-    """
-
-    entries: Any
-    size: Any
-    diagonal: Any
-    backend: TorchBackend
-
-    @classmethod
-    def of(cls, matrix: Any, backend: TorchBackend) -> HalfMatrix:
-        n, (least, most) = len(matrix), backend.xp.aminmax(matrix)
-        size = backend.xp.maximum(-least, most).clip(1e-30)
-        entries = matrix.new_zeros((n + -n % 8, n + -n % 8), dtype=backend.xp.float16)
-        height = max(1, 2**26 // n)
-        for i in range(0, n, height):
-            entries[i : min(i + height, n), :n] = matrix[i : i + height] / size
-        entries.fill_diagonal_(0.0)
-        return cls(entries, size, matrix.diagonal().clone(), backend)
-
-    def times(self, rows: HalfRows) -> Any:
-        """Return the product with every row, (B, n), in single precision."""
-        found = self.backend.half_product(rows.entries, self.entries)[:, : rows.single.shape[1]]
-        return (found * (rows.size * self.size)).addcmul_(rows.single, self.diagonal)
-
-    def multiply(self, rows: Any) -> Any:
-        """Return the same for rows in any precision, in double precision."""
-        return self.times(HalfRows.of(rows.float())).double()
-
-
-class ColumnKernels:
-    """Products of K_b = Σ_m η_bm K_m with a β_b of its own, for all b at once; arrays have one row
-    per b.
-
-    One pass over a matrix serves all columns: a few times as many cost no more than one.
-
-    Parameters
-    ----------
-    stack : MatrixStack
-        The matrices, on a device.
-    half : bool, optional
-        Whether to keep them in half precision, too; where that is faster and there is memory,
-        unless given.
-
-    Attributes
-    ----------
-    halves : list of HalfMatrix
-        Those; empty where they are not kept.
-    n_products : int
-        Products of one matrix with one column so far.
-    """
-
-    #: From so many samples on, a product takes longer than to choose the columns it is needed for.
-    large = 8192
-    #: Largest eigenvalue over ridge up to which half precision serves.
-    steepest = 2e4
-
-    def __init__(self, stack: MatrixStack, half: bool | None = None) -> None:
-        self.stack, self.matrices, self.backend = (
-            stack,
-            stack.matrices,
-            cast(TorchBackend, stack.backend),
-        )
-        self.n_kernels, self.n_samples = stack.n_kernels, stack.n_samples
-        self.n_products = 0
-        if half is None:
-            # Beside the halves, five matrices in single precision while one is inverted.
-            room = self.backend.free_bytes() >= (2.0 * self.n_kernels + 20.0) * self.n_samples**2
-            half = self.backend.multiplies_halves and stack.dtype == np.float32 and room
-        self.halves = [HalfMatrix.of(K, self.backend) for K in self.matrices] if half else []
-
-    def each(self, beta: ArrayOrTensor) -> ArrayOrTensor:
-        """Return K_m β_b of every kernel in double precision, (P, B, n), from products in that of
-        the entries."""
-        own = self.backend.astype(beta, self.stack.dtype)
-        self.n_products += self.n_kernels * len(beta)
-        return self.backend.xp.stack(
-            [self.backend.astype(own @ K, np.float64) for K in self.matrices]
-        )
-
-    def exact(self, beta: ArrayOrTensor) -> ArrayOrTensor:
-        """Return what `each` does from entries in double precision."""
-        self.n_products += self.n_kernels * len(beta)
-        return self.stack.exact_placed_products(beta.T).transpose(1, 2)
-
-    def inverse(self, weights: Array, ridge: float) -> SingleMatrix | HalfMatrix:
-        """Return (Σ_m weights_m K_m + ridge)⁻¹ as exact as rounding leaves it.
-
-        It is in half precision if halves are kept and the largest eigenvalue is at most `steepest`
-        times the ridge: beyond that, what half precision rounds counts for more than the ridge.
-        """
-        A = self.stack.combine(weights).matrix
-        diagonal, backend = self.backend.diagonal_view(A), self.backend
-        diagonal += ridge
-        halves = bool(self.halves) and self._largest_eigenvalue(A) <= self.steepest * ridge
-        factor = Cholesky(A)
-        if not halves:
-            return SingleMatrix(factor.inverse())
-        del A, diagonal
-        root = factor.inverse_root()
-        del factor
-        size = float(root.abs().amax())
-        root = _padded((root / size).half())
-        return HalfMatrix.of(
-            backend.half_product(root.T, root)[: self.n_samples, : self.n_samples] * size**2,
-            backend,
-        )
-
-    def _largest_eigenvalue(self, A: Any, passes: int = 6) -> float:
-        """Return about the largest eigenvalue of a positive definite matrix, by power iteration."""
-        vector = self.backend.xp.ones(len(A), dtype=A.dtype, device=A.device) / len(A) ** 0.5
-        size = vector.norm()
-        for _ in range(passes):
-            vector = A @ (vector / size)
-            size = vector.norm()
-        return float(size)
-
-
-class CombinedColumns:
-    """K_b = Σ_m η_bm K_m of every column; none of the operations waits for the device.
-
-    Parameters
-    ----------
-    kernels : ColumnKernels
-        The matrices.
-    eta : ndarray of shape (B, P)
-        The weights, which are sent to the device once.
-    half : bool
-        Whether products are those of the matrices in half precision, which must be kept.
-    """
-
-    def __init__(self, kernels: ColumnKernels, eta: Array, half: bool = False) -> None:
-        self.kernels, self.dtype, self.half = kernels, kernels.stack.dtype, half
-        weights = kernels.backend.asarray(eta, self.dtype)
-        # Every kernel that has a weight in some column, with its weights in all of them: to read a
-        # matrix takes longer than to multiply it with a few columns more.
-        self.parts = [(m, weights[:, m : m + 1]) for m in np.flatnonzero(eta.any(axis=0)).tolist()]
-        # Of large matrices, the columns in which a kernel has a weight, if they are at most three
-        # quarters of them.
-        self.rows: dict[int, Any] = {}
-        for m, own in self.parts:
-            rows = np.flatnonzero(eta[:, m])
-            if kernels.n_samples >= kernels.large and len(rows) <= 0.75 * len(eta):
-                chosen = kernels.backend.index(rows)
-                self.rows[m] = chosen, own[chosen]
-
-    def products(self, beta: ArrayOrTensor) -> ArrayOrTensor:
-        """Return K_b β_b in double precision, (B, n), from products in that of the entries, or in
-        half precision."""
-        kernels, backend = self.kernels, self.kernels.backend
-        own = backend.astype(beta, self.dtype)
-        halves = HalfRows.of(own) if self.half else None
-        total = backend.zeros(beta.shape, self.dtype)
-        for m, weights in self.parts:
-            rows, some = self.rows.get(m, (slice(None), weights))
-            if halves is not None:
-                total[rows] += some * kernels.halves[m].times(halves.rows(rows))
-            elif m in self.rows:
-                total[rows] += (some * own[rows]) @ kernels.matrices[m]
-            else:
-                total.addmm_(weights * own, kernels.matrices[m])
-            kernels.n_products += len(some)
-        return backend.astype(total, np.float64)
-
-    def blocks(self, rows: RowIndex) -> ArrayOrTensor:
-        """Return K_b between samples of its own, (B, q, q), in double precision; `rows` has the
-        shape (B, q)."""
-        kernels, (B, q) = self.kernels, rows.shape
-        out = kernels.backend.zeros((B, q, q), self.dtype)
-        entries = rows[:, :, None] * kernels.n_samples + rows[:, None, :]
-        for m, weights in self.parts:
-            out.addcmul_(kernels.matrices[m].take(entries), weights[:, :, None])
-        return kernels.backend.astype(out, np.float64)
-
-
-def solve_blocks(A: ArrayOrTensor, right: ArrayOrTensor, width: int = 256) -> ArrayOrTensor:
-    """Return A_b⁻¹ right_b of symmetric positive definite tensors, (B, n, n) and (B, n, k); A is
-    overwritten.
-
-    A device factorises large matrices of a batch one by one: by panels of a few hundred columns all
-    advance together.
-    """
-    xp, n, x = backend_of(A).xp, A.shape[1], right.clone()
-    panels = [slice(k, min(k + width, n)) for k in range(0, n, width)]
-    inverses = []
-    for own in panels:
-        below = slice(own.stop, n)
-        corner = xp.linalg.cholesky_ex(A[:, own, own])[0]
-        one = xp.eye(own.stop - own.start, dtype=A.dtype, device=A.device).expand_as(corner)
-        inverses.append(xp.linalg.solve_triangular(corner, one, upper=False))
-        x[:, own] = inverses[-1] @ x[:, own]
-        if own.stop < n:
-            panel = A[:, below, own] @ inverses[-1].transpose(1, 2)
-            A[:, below, own] = panel
-            A[:, below, below].baddbmm_(panel, panel.transpose(1, 2), alpha=-1.0)
-            x[:, below] -= panel @ x[:, own]
-    for own, inverse in zip(panels[::-1], inverses[::-1], strict=True):
-        if own.stop < n:
-            x[:, own] -= A[:, own.stop :, own].transpose(1, 2) @ x[:, own.stop :]
-        x[:, own] = inverse.transpose(1, 2) @ x[:, own]
-    return x
-
-
-# Programs -----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class ProgramBatch(Program):
-    """Programs side by side: the vectors of `Program` have one row per program, and sums are taken
-    row by row.
+    """Programs side by side: a `Program` whose vectors have one row per column.
+
+    Its methods return one number per column where those of `Program` return one number. All columns
+    share `epsilon` and `total`.
 
     Attributes
     ----------
     has_ridge : bool
-        Whether a sample has a ridge: to look would wait for the device.
+        Whether any sample of any column has a ridge. It is an argument, because finding out would
+        wait for the device.
     """
 
     has_ridge: bool = False
@@ -293,218 +56,328 @@ class ProgramBatch(Program):
 
     @classmethod
     def of(cls, programs: list[Program], backend: Backend) -> Self:
-        """Return programs that share `epsilon` and `total`, where a backend keeps them."""
+        """Return programs that share `epsilon` and `total` as one batch, on a device."""
         vectors = {
-            name: backend.asarray(np.stack([getattr(p, name) for p in programs]))
+            name: backend.asarray(np.stack([getattr(program, name) for program in programs]))
             for name in VECTORS
         }
-        ridged = any(p.has_ridge for p in programs)
-        return cls(
-            **vectors, epsilon=programs[0].epsilon, total=programs[0].total, has_ridge=ridged
-        )
+        has_ridge = any(program.has_ridge for program in programs)
+        epsilon = programs[0].epsilon
+        return cls(**vectors, epsilon=epsilon, total=programs[0].total, has_ridge=has_ridge)
 
-    def rows(self, which: RowIndex) -> ProgramBatch:
-        """Return some of the programs."""
-        return self.mapped(lambda vector: vector[which])
+    def rows(self, columns: RowIndex) -> ProgramBatch:
+        """Return a selection of the columns."""
+        return self.mapped(lambda vector: vector[columns])
 
     def _loss(
         self, u: ArrayOrTensor, residual: ArrayOrTensor, intercept: ArrayOrTensor
     ) -> ArrayOrTensor:
         return super()._loss(u, residual, intercept[:, 0])
 
-    def intercepts(self, z: ArrayOrTensor, passes: int = 12, candidates: int = 8) -> ArrayOrTensor:
-        """Return about the best intercept of every program, (B, 1), for z = t − Kβ: where Σu is the
-        total.
+    def intercepts(
+        self,
+        z: ArrayOrTensor,
+        passes: int = INTERCEPT_PASSES,
+        candidates: int = INTERCEPT_CANDIDATES,
+    ) -> ArrayOrTensor:
+        """Return about the best intercept b of every column, (B, 1), for z = t − Kβ.
 
-        The sum falls with the intercept: each pass looks at many candidates at once, and keeps the
-        two between which it crosses.
+        It is where the sum S(b) = Σ uᵢ(zᵢ − b) of `optimal_intercepts` is the total. S never rises
+        with b, so that each pass evaluates S at evenly spaced candidates of all columns at once and
+        keeps the two between which it passes the total. The host sorts the knots of S instead; a
+        device would do so column by column.
+
+        Parameters
+        ----------
+        z : array of shape (B, n)
+        passes, candidates : int
+            How many passes, and how many candidates in each.
         """
         xp = backend_of(z).xp
         if self.total is None:
             return xp.zeros_like(z[:, :1])
+        # Held-out samples have no box, and do not bound the intercept.
         counted = self.upper > self.lower
         low = xp.where(counted, z, np.inf).amin(1, keepdim=True) - self.epsilon
         high = xp.where(counted, z, -np.inf).amax(1, keepdim=True) + self.epsilon
-        room = 1e-6 * (abs(low) + abs(high)) + 1e-12
-        low, high = low - room, high + room
-        shares = xp.linspace(0.0, 1.0, candidates, dtype=z.dtype, device=z.device)
-        each = self.mapped(lambda vector: vector[:, None])
+        margin = INTERCEPT_MARGIN * (abs(low) + abs(high)) + LEAST_INTERCEPT_MARGIN
+        low = low - margin
+        high = high + margin
+        fractions = xp.linspace(0.0, 1.0, candidates, dtype=z.dtype, device=z.device)
+        # Vectors of shape (B, 1, n) beside candidates of shape (B, candidates, 1).
+        broadcast = self.mapped(lambda vector: vector[:, None])
         for _ in range(passes):
-            b = low + shares * (high - low)
-            above = each.conjugate_argmax(z[:, None] - b[:, :, None]).sum(2) > self.total
-            at = above.sum(1, keepdim=True).clip(1, candidates - 1)
-            low, high = b.gather(1, at - 1), b.gather(1, at)
+            b = low + fractions * (high - low)
+            u = broadcast.conjugate_argmax(z[:, None] - b[:, :, None])
+            is_above = u.sum(2) > self.total
+            crossing = is_above.sum(1, keepdim=True).clip(1, candidates - 1)
+            low = b.gather(1, crossing - 1)
+            high = b.gather(1, crossing)
         return 0.5 * (low + high)
 
     def nearest(self, beta: ArrayOrTensor) -> ArrayOrTensor:
-        """Return the points of the feasible sets nearest to the rows of beta."""
+        """Return the feasible points nearest to the rows of beta, (B, n).
+
+        Such a point maximises ⟨β, u⟩ − ½‖u‖² over the box and the sum: another program of this
+        kind, with the multiplier of the sum as its intercept.
+        """
         xp = backend_of(beta).xp
-        near = replace(self, target=beta, ridge=xp.ones_like(beta), epsilon=0.0, has_ridge=True)
-        found = near.conjugate_argmax(beta - near.intercepts(beta))
+        projection = replace(
+            self, target=beta, ridge=xp.ones_like(beta), epsilon=0.0, has_ridge=True
+        )
+        nearest = projection.conjugate_argmax(beta - projection.intercepts(beta))
         if self.total is None:
-            return found
-        inside = (found > self.lower) & (found < self.upper)
-        missed = (self.total - found.sum(1, keepdim=True)) / inside.sum(1, keepdim=True).clip(1)
-        return xp.clip(xp.where(inside, found + missed, found), self.lower, self.upper)
+            return nearest
+        # What the intercept leaves of the sum is spread over the coefficients inside their bounds.
+        inside = (nearest > self.lower) & (nearest < self.upper)
+        missing = (self.total - nearest.sum(1, keepdim=True)) / inside.sum(1, keepdim=True).clip(1)
+        summed = xp.where(inside, nearest + missing, nearest)
+        return xp.clip(summed, self.lower, self.upper)
 
 
-@dataclass
+# Arrays with one row per column -------------------------------------------------------------------
+
+
 class Columns:
-    """Arrays with one row per problem of a batch, called a column; those `by_kernel` have one such
-    array per kernel."""
+    """A dataclass of arrays with one row per column of a batch.
+
+    Attributes
+    ----------
+    by_kernel : tuple of str
+        Names of the arrays that have such an array for every kernel: their second axis is that of
+        the columns.
+    """
 
     by_kernel: ClassVar[tuple[str, ...]] = ()
 
-    def rows(self, which: RowIndex) -> Self:
-        """Return some of the columns."""
-        return type(self)(*(getattr(self, name)[self._at(name, which)] for name in self._names()))
+    def rows(self, columns: RowIndex) -> Self:
+        """Return copies of the rows of some columns."""
+        return type(self)(
+            *(getattr(self, name)[self._place(name, columns)] for name in self._names())
+        )
 
-    def store(self, which: RowIndex, some: Self) -> None:
-        """Put columns that `rows` returned in their place."""
+    def store(self, columns: RowIndex, rows: Self) -> None:
+        """Overwrite the rows of some columns, in place."""
         for name in self._names():
-            getattr(self, name)[self._at(name, which)] = getattr(some, name)
+            getattr(self, name)[self._place(name, columns)] = getattr(rows, name)
 
-    def where(self, take: Any, other: Self) -> Self:
-        """Return these columns where a mask, (B,), is true, and others elsewhere."""
-
-        def chosen(name: str) -> Any:
-            mine = getattr(self, name)
-            mask = take.reshape(-1, *[1] * (mine.ndim - 1 - (name in self.by_kernel)))
-            return backend_of(mine).xp.where(mask, mine, getattr(other, name))
-
-        return type(self)(*map(chosen, self._names()))
+    def where(self, mask: Any, other: Self) -> Self:
+        """Return these rows where the mask, (B,), is true, and those of another elsewhere."""
+        chosen = []
+        for name in self._names():
+            array = getattr(self, name)
+            n_axes_after = array.ndim - 1
+            if name in self.by_kernel:
+                n_axes_after -= 1
+            broadcast = mask.reshape(-1, *[1] * n_axes_after)
+            chosen.append(backend_of(array).xp.where(broadcast, array, getattr(other, name)))
+        return type(self)(*chosen)
 
     def _names(self) -> list[str]:
-        return [one.name for one in fields(self)]
+        return [field.name for field in fields(cast(Any, self))]
 
-    def _at(self, name: str, which: RowIndex) -> Any:
-        return (slice(None), which) if name in self.by_kernel else which
+    def _place(self, name: str, columns: RowIndex) -> Any:
+        """Return the index of some columns in an array."""
+        if name in self.by_kernel:
+            return slice(None), columns
+        return columns
 
 
-@dataclass
-class BatchState(Columns):
-    """Where the columns stand.
+@dataclass(frozen=True)
+class Iterate(Columns):
+    """The coefficients and multipliers of all columns between two steps.
 
     Attributes
     ----------
     x, z : array of shape (B, n)
-        The coefficients that meet the sum, and those that meet the box.
+        The coefficients β twice: x meets the constraint on the sum, z the box. They agree at the
+        solution.
     y : array of shape (B, n)
         The multipliers of x = z: at the solution t − Kβ − b where β is at a bound, and 0 elsewhere.
-    base, base_values : array of shape (B, n) and (P, B, n)
-        Coefficients whose products with every kernel are known well; those of others are found by
-        their difference.
+    base : array of shape (B, n)
+        Coefficients β⁰ whose products with every kernel are known. Outputs of others are computed
+        from their difference to them, so that its rounding vanishes as the steps converge.
+    base_products : array of shape (P, B, n)
+        K_m β⁰.
     """
 
     x: Any
     z: Any
     y: Any
     base: Any
-    base_values: Any
-    by_kernel = ("base_values",)
+    base_products: Any
+    by_kernel = ("base_products",)
 
     @classmethod
-    def at(cls, base: Any, base_values: Any) -> BatchState:
-        """Return the state at coefficients whose products are known."""
-        return cls(
-            base.clone(), base.clone(), base.new_zeros(base.shape), base.clone(), base_values
-        )
+    def at(cls, beta: Any, products: Any, y: Any = None) -> Iterate:
+        """Return the iterate at coefficients β with their products K_m β.
+
+        The multipliers are zero unless they are given.
+        """
+        if y is None:
+            y = beta.new_zeros(beta.shape)
+        return cls(beta.clone(), beta.clone(), y, beta.clone(), products)
+
+
+# Steps of alternating directions ------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class SharedInverse:
-    """M = (K̄ + ρ)⁻¹ with the product of M and the ones."""
+    """M = (K̄ + ρ)⁻¹, which all columns share in place of their own (K_b + ρ)⁻¹.
+
+    Attributes
+    ----------
+    weights : ndarray of shape (P,)
+        Weights of K̄ = Σ_m weights_m K_m.
+    rho : float
+        The penalty ρ of x ≠ z.
+    M : SingleMatrix or HalfMatrix
+    M_ones : tensor of shape (n,)
+        M times the vector of ones.
+    """
 
     weights: Array
     rho: float
     M: SingleMatrix | HalfMatrix
-    ones: Any
+    M_ones: Any
 
     @classmethod
     def of(cls, kernels: ColumnKernels, weights: Array, rho: float) -> SharedInverse:
+        """Return the inverse for the weights of K̄ and a penalty."""
         M = kernels.inverse(weights, rho)
-        one = kernels.backend.asarray(np.ones((1, kernels.n_samples)), kernels.stack.dtype)
-        return cls(weights, rho, M, M.multiply(one)[0])
+        ones = kernels.backend.asarray(np.ones((1, kernels.n_samples)), kernels.stack.dtype)
+        return cls(weights, rho, M, M.multiply(ones)[0])
+
+
+@dataclass(frozen=True)
+class Residuals:
+    """How far columns are from their solutions, each as a tensor of shape (B,).
+
+    Attributes
+    ----------
+    primal : tensor
+        ‖x − z‖ relative to the larger of the two norms.
+    dual : tensor
+        ρ times the last change of z, relative to the largest of Kβ, y and t.
+    """
+
+    primal: Any
+    dual: Any
 
 
 def take_steps(
     kernels: ColumnKernels,
     program: ProgramBatch,
-    state: BatchState,
+    iterate: Iterate,
     eta: Array,
     shared: SharedInverse,
-    steps: int,
+    n_steps: int,
     half: bool = False,
-) -> tuple[Any, Any]:
-    """Take steps of all columns, and return the sizes of their last primal and dual residuals,
-    relative, (B,).
+) -> tuple[Iterate, Residuals]:
+    """Return the iterate after steps of alternating directions, and its residuals.
 
     Parameters
     ----------
     kernels : ColumnKernels
-        The kernels.
     program : ProgramBatch
-        The programs.
-    state : BatchState
-        Where the columns stand; changed.
+    iterate : Iterate
+        Where the steps start.
     eta : ndarray of shape (B, P)
         The weights of the kernels.
     shared : SharedInverse
-        What all columns share.
-    steps : int
-        How many.
+    n_steps : int
     half : bool
-        Whether kernels multiply in half precision, if the shared matrix is in it: what is
-        multiplied is how far coefficients are from those whose products are known well, so that the
-        error vanishes with it.
+        Whether kernels multiply in half precision, if the shared inverse is in it, too. Only
+        x − base is multiplied, so that the rounding vanishes with this difference.
     """
-    xp, rho, M = kernels.backend.xp, shared.rho, shared.M
-    combined = CombinedColumns(kernels, eta, half and isinstance(M, HalfMatrix))
+    xp = kernels.backend.xp
+    rho = shared.rho
+    M = shared.M
+    has_sum = program.total is not None
+
+    # 1. What no step changes: the weights are sent to the device here, before the first step.
+    K = CombinedColumns(kernels, eta, half and isinstance(M, HalfMatrix))
     weights = kernels.backend.asarray(eta)
-    known = xp.einsum("bm,mbn->bn", weights, state.base_values)
-    constant = program.target - known
-    x, z, y, before = state.x, state.z, state.y, state.z
+    base_values = xp.einsum("bm,mbn->bn", weights, iterate.base_products)
+    base_residual = program.target - base_values
     curvature = rho + program.ridge
-    values = known
-    for _ in range(steps):
-        change = combined.products(x - state.base)
-        right = constant - change + rho * (z - x) - y
-        if (
-            program.total is not None
-        ):  # what is left of it in the end is an intercept, which would be rounded
+
+    # 2. Steps.
+    x = iterate.x
+    z = iterate.z
+    y = iterate.y
+    previous_z = z
+    values = base_values
+    for _ in range(n_steps):
+        # x: one step of x ← x + M (t − Kx + ρ(z − x) − y), within the sum.
+        change = K.products(x - iterate.base)
+        right = base_residual - change + rho * (z - x) - y
+        if has_sum:
+            # A constant on the right-hand side, which becomes the intercept, changes no x of a
+            # given sum. The rounding of a large one would.
             right = right - right.mean(1, keepdim=True)
         step = M.multiply(right)
-        if program.total is not None:
-            left = x.sum(1, keepdim=True) + step.sum(1, keepdim=True) - program.total
-            step = step - left / shared.ones.sum() * shared.ones
+        if has_sum:
+            excess = x.sum(1, keepdim=True) + step.sum(1, keepdim=True) - program.total
+            step = step - excess / shared.M_ones.sum() * shared.M_ones
         x = x + step
-        ahead = 1.6 * x - 0.6 * z  # over-relaxed: a factor between 1 and 2
+        # z: sample by sample, from an over-relaxed x.
+        ahead = RELAXED_X * x - RELAXED_Z * z
         v = rho * ahead + y
-        before = z
-        shrunk = (
-            v if not program.epsilon else xp.sign(v) * xp.clip(abs(v) - program.epsilon, 0.0, None)
-        )
+        previous_z = z
+        shrunk = v
+        if program.epsilon:
+            shrunk = xp.sign(v) * xp.clip(abs(v) - program.epsilon, 0.0, None)
         z = xp.clip(shrunk / curvature, program.lower, program.upper)
+        # y: the part of v that z leaves.
         y = v - rho * z
-        values = known + change
-    state.x, state.z, state.y = x, z, y
-    size = xp.linalg.vector_norm
-    primal = size(x - z, dim=1) / xp.maximum(size(x, dim=1), size(z, dim=1)).clip(1e-300)
-    largest = xp.maximum(
-        xp.maximum(size(values, dim=1), size(y, dim=1)), size(program.target, dim=1)
-    )
-    return primal, rho * size(z - before, dim=1) / largest.clip(1e-300)
+        values = base_values + change
+
+    # 3. Residuals, relative to the numbers that they are differences of.
+    norm = xp.linalg.vector_norm
+    largest_beta = xp.maximum(norm(x, dim=1), norm(z, dim=1))
+    primal = norm(x - z, dim=1) / largest_beta.clip(LEAST_SIZE)
+    largest_term = xp.maximum(norm(values, dim=1), norm(y, dim=1))
+    largest_term = xp.maximum(largest_term, norm(program.target, dim=1))
+    dual = rho * norm(z - previous_z, dim=1) / largest_term.clip(LEAST_SIZE)
+    return replace(iterate, x=x, z=z, y=y), Residuals(primal, dual)
+
+
+# Newton steps on the free coefficients ------------------------------------------------------------
 
 
 def free_samples(program: ProgramBatch, beta: ArrayOrTensor) -> ArrayOrTensor:
-    """Return which coefficients may move both ways, (B, n).
+    """Return which coefficients are free to move both ways, (B, n).
 
-    Those at a bound are off it by the little that the nearest feasible point moves them all.
+    A coefficient within `NEAR_BOUND` of a bound counts as at it: the nearest feasible point moves
+    all coefficients by a little, those at their bounds, too.
     """
-    xp, lower, upper = backend_of(beta).xp, program.lower, program.upper
-    near = xp.nan_to_num(1e-3 * (upper - lower), posinf=0.0)
-    inside = (beta > lower + near) & (beta < upper - near)
-    return inside & (beta != 0) if program.epsilon else inside
+    xp = backend_of(beta).xp
+    near = xp.nan_to_num(NEAR_BOUND * (program.upper - program.lower), posinf=0.0)
+    inside = (beta > program.lower + near) & (beta < program.upper - near)
+    if program.epsilon:
+        return inside & (beta != 0)
+    return inside
+
+
+@dataclass(frozen=True)
+class FreeSolution:
+    """Solutions of linear systems among the free samples of every column.
+
+    Attributes
+    ----------
+    rows : tensor of int of shape (B, q)
+        The samples of each block, the free ones first.
+    answer : tensor of shape (B, q, k)
+        The solutions for k right-hand sides; zero where a sample is not free.
+    samples_per_row : ndarray of shape (B,)
+        How many free samples each row stands for: 1 where all of them are in the block.
+    """
+
+    rows: Any
+    answer: Any
+    samples_per_row: Array
 
 
 def solve_free_blocks(
@@ -513,46 +386,52 @@ def solve_free_blocks(
     free: Any,
     right: Any,
     eta: Array,
-    counts: Array,
-    most: int,
-) -> tuple[Any, Any, Any]:
-    """Return (K_b + diag ρ)⁻¹ times right-hand sides among the free coefficients of every column.
+    n_free: Array,
+    max_rows: int,
+) -> FreeSolution:
+    """Return (K_b + diag ρ)⁻¹ right_b, both restricted to the free samples of every column.
 
     Parameters
     ----------
-    free : array of shape (B, n)
-        Which coefficients are free.
-    right : array of shape (B, n, k)
+    kernels : ColumnKernels
+    program : ProgramBatch
+    free : tensor of bool of shape (B, n)
+        Which samples are free.
+    right : tensor of shape (B, n, k)
         The right-hand sides.
-    counts : ndarray of shape (B,)
-        How many are free, in this process.
-    most : int
-        Of more free samples than this, so many, evenly spread, stand for all.
-
-    Returns
-    -------
-    rows : array of shape (B, q)
-        The samples, those that are free first.
-    answer : array of shape (B, q, k)
-        Zero where a sample is not free.
-    share : ndarray of shape (B,)
-        How many free samples each of them stands for.
+    eta : ndarray of shape (B, P)
+        The weights of the kernels.
+    n_free : ndarray of shape (B,)
+        How many samples are free, on the host.
+    max_rows : int
+        Most samples of a block. Of more free samples, so many at even distances stand for all.
     """
-    backend, ridge = kernels.backend, cast(Any, program.ridge)
+    backend = kernels.backend
     xp = backend.xp
-    number = np.minimum(counts, most)
-    share = counts / np.maximum(number, 1)
-    # Of too many free samples, those at equal distances in their order.
-    stride, q = backend.asarray(share)[:, None], max(int(number.max()), 1)
-    place = xp.cumsum(free.to(stride.dtype), 1) - 1.0
-    chosen = free & (xp.floor(place / stride) != xp.floor((place - 1.0) / stride))
-    rows = xp.argsort(chosen.to(xp.int8), dim=1, descending=True, stable=True)[:, :q]
-    inside = chosen.gather(1, rows)
+    ridge = cast(Any, program.ridge)
+    n_rows = np.minimum(n_free, max_rows)
+    samples_per_row = n_free / np.maximum(n_rows, 1)
+
+    # 1. The samples of the blocks: a free one is chosen where its rank among the free ones passes a
+    #    multiple of `samples_per_row`.
+    stride = backend.asarray(samples_per_row)[:, None]
+    block_size = max(int(n_rows.max()), 1)
+    rank = xp.cumsum(free.to(stride.dtype), 1) - 1.0
+    chosen = free & (xp.floor(rank / stride) != xp.floor((rank - 1.0) / stride))
+    order = xp.argsort(chosen.to(xp.int8), dim=1, descending=True, stable=True)
+    rows = order[:, :block_size]
+    in_block = chosen.gather(1, rows)
+
+    # 2. The matrices: rows and columns of samples that are not free are those of the identity, so
+    #    that all columns have blocks of one size.
     A = CombinedColumns(kernels, eta).blocks(rows)
-    A *= inside[:, :, None]
-    A *= inside[:, None, :]
+    A *= in_block[:, :, None]
+    A *= in_block[:, None, :]
     diagonal = A.diagonal(dim1=1, dim2=2)
-    jitter = 1e-6 * diagonal.sum(1, keepdim=True) / backend.asarray(np.maximum(number, 1))[:, None]
-    diagonal += xp.where(inside, ridge.gather(1, rows) + jitter, 1.0)
-    sides = xp.take_along_dim(right, rows[:, :, None], 1) * inside[:, :, None]
-    return rows, solve_blocks(A, sides), share
+    divisor = backend.asarray(np.maximum(n_rows, 1))[:, None]
+    jitter = FREE_JITTER * diagonal.sum(1, keepdim=True) / divisor
+    diagonal += xp.where(in_block, ridge.gather(1, rows) + jitter, 1.0)
+
+    # 3. The solutions.
+    sides = xp.take_along_dim(right, rows[:, :, None], 1) * in_block[:, :, None]
+    return FreeSolution(rows, solve_blocks(A, sides), samples_per_row)

@@ -11,6 +11,15 @@ from kernelmosaic._typing import Array, AxesOrNone, Estimator
 from kernelmosaic.plots import drawing
 from kernelmosaic.plots.drawing import Display, fitted_model, shorten_names
 
+#: Width of a figure without the names of its rows, and the width of one letter, in inches.
+WIDTH = 5.5
+WIDTH_OF_LETTER = 0.075
+#: Height of a figure without its rows, and the height of a row, in inches.
+HEIGHT = 1.2
+HEIGHT_OF_ROW = 0.26
+#: Quantiles of the shares that the colours span; chosen by hand.
+COLOUR_QUANTILES = (0.01, 0.99)
+
 
 @dataclass
 class TargetSharesDisplay(Display):
@@ -96,11 +105,15 @@ class TargetSharesDisplay(Display):
     def plot(self, ax: AxesOrNone = None, **style: Any) -> Self:
         """Draw, on the given axes or in a new figure; see :meth:`from_estimator`."""
         labels = shorten_names(self.names)
-        ax = self._use_axes(ax, (5.5 + 0.075 * max(map(len, labels)), 1.2 + 0.26 * len(labels)))
-        self.order_ = np.lexsort((-self.shares.max(axis=1), self.shares.argmax(axis=1)))
-        # The colours span all but the extreme shares: a few targets that are far off would leave
-        # one colour for all others.
-        low, high = np.quantile(self.shares, [0.01, 0.99])
+        width = WIDTH + WIDTH_OF_LETTER * max(map(len, labels))
+        height = HEIGHT + HEIGHT_OF_ROW * len(labels)
+        ax = self._use_axes(ax, (width, height))
+        largest_share = self.shares.max(axis=1)
+        kernel_of_target = self.shares.argmax(axis=1)
+        self.order_ = np.lexsort((-largest_share, kernel_of_target))
+        # The colours span all but the extreme shares: a few extreme targets would leave one colour
+        # for all others.
+        low, high = np.quantile(self.shares, COLOUR_QUANTILES)
         options = {"vmin": min(0.0, float(low)), "vmax": float(high)} | style
         self.image_ = drawing.draw_map(self, self.shares[self.order_].T, self.share_name, **options)
         drawing.name_rows(ax, labels)

@@ -59,8 +59,7 @@ from kernelmosaic.stacking import check_row_names
 
 
 class BaseRidge(KernelEstimator):
-    """What both estimators share: the parameters, the fit, and what the closed form of
-    leave-one-out gives."""
+    """The common part of both estimators: parameters, fit, and outputs of samples left out."""
 
     criterion: str
     alpha: float | str
@@ -73,18 +72,20 @@ class BaseRidge(KernelEstimator):
     verbose: bool
     # The samples as the kernels read them; None where the machine is one of features.
     _X: MatrixLike
-    # What the closed form of leave-one-out knows; nothing where every target has its own weights.
+    # The machines without one sample; unset where every target has its own weights.
     _left_out: LeftOutMachines
 
     # The digits of a small ridge need double precision.
     _stack_dtype = np.float64
 
     def _kernels_of(self, X: MatrixLike, views: Settings | None) -> list[Kernel]:
-        if self.approximation == "fourier":  # which supports radial kernels only
+        # Fourier features support radial kernels only.
+        if self.approximation == "fourier":
             return [kernel for kernel in ridge_kernels(ranks=False) if isinstance(kernel, Radial)]
         if views is not None and len(views) > 1:
             return ridge_kernels(ranks=False, squares=False)
-        return ridge_kernels(ranks=not is_sparse(X))  # ranks of sparse columns would fill them
+        # Ranks of sparse columns would be dense.
+        return ridge_kernels(ranks=not is_sparse(X))
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -101,8 +102,10 @@ class BaseRidge(KernelEstimator):
             check_count("subsample", self.subsample)
 
     def _check_rank(self) -> None:
-        """Raise if the rank is no number of features; whether kernels are exact is known once
-        samples are counted."""
+        """Raise if the rank is no number of features.
+
+        Whether kernels are exact, and the rank not read, is known once samples are counted.
+        """
         if self._gives_rank() and np.ndim(self.rank) == 0:
             check_ranks(self.rank, 1, self.approximation == "leading")
 
@@ -110,7 +113,8 @@ class BaseRidge(KernelEstimator):
         return CriterionMethod(**self._criterion_parameters())
 
     def _criterion_parameters(self) -> Settings:
-        """Return the parameters of the method."""
+        """Return the parameters of `CriterionMethod`."""
+        rank = self.rank if self._gives_rank() else None
         return {
             "criterion": self.criterion,
             "alpha": self.alpha,
@@ -120,95 +124,106 @@ class BaseRidge(KernelEstimator):
             "n_init": self.n_init,
             "tol": self.tol,
             "max_iter": self.max_iter,
-            "rank": self.rank if self._gives_rank() else None,
+            "rank": rank,
         }
 
     def _fit_counted(
-        self, given: FitInput, groups: TargetLike, all_targets: TargetLike = None
+        self, samples: FitInput, groups: TargetLike, all_targets: TargetLike = None
     ) -> Indices:
-        """Fit to the samples of positive weight.
+        """Fit to the samples of positive weight, and return their numbers.
+
+        Sets the attributes of the fit, and `support_`.
 
         Parameters
         ----------
-        given : FitInput
+        samples : FitInput
             Validated samples.
         groups : array-like of shape (n,) or None
             Samples of one group are left out together.
         all_targets : array of shape (n, targets), optional
-            The targets to fit to, where those of `given` only stand for them.
+            The targets to fit to, if those of `samples` are only a part of them.
 
         Returns
         -------
         ndarray
-            The numbers of these samples.
+            The numbers of the samples of positive weight.
         """
+        # 1. The samples that count.
         self._check_parameters()
-        if is_streamed(given.X):
+        if is_streamed(samples.X):
             raise ValueError(
                 f"X: {type(self).__name__} reads samples in memory; give an array, or use"
                 " MKLRegressor or MKLClassifier, which read rows from a disk."
             )
-        n_given = given.X.shape[0]
-        counted = replace(given, groups=_read_groups(groups, n_given))
-        rows = np.arange(n_given) if given.weight is None else np.flatnonzero(given.weight)
-        if len(rows) < n_given:
+        n_samples = samples.X.shape[0]
+        counted = replace(samples, groups=_read_groups(groups, n_samples))
+        rows = np.arange(n_samples)
+        if samples.weight is not None:
+            rows = np.flatnonzero(samples.weight)
+        if len(rows) < n_samples:
             counted = counted.take(rows)
-            all_targets = None if all_targets is None else all_targets[rows]
+            if all_targets is not None:
+                all_targets = all_targets[rows]
         if len(rows) < 2:
             raise ValueError(
                 f"n_samples={len(rows)} of positive weight: leave-one-out needs at least two; give"
                 " more samples."
             )
-        # Of the samples as given: sums over them, as in standardised columns, depend on their order
-        # by rounding.
-        order = _content_order(counted)
         self._warn_of_repeats(counted)
-        samples = replace(self.scaled(counted, self.scale), order=order)
+
+        # 2. Their order and scale. The order is computed before columns are standardised: sums over
+        # samples depend on how these are numbered, by rounding.
+        order = _content_order(counted)
+        scaled = replace(self.scaled(counted, self.scale), order=order)
+
+        # 3. The fit.
         if all_targets is not None:
-            samples = replace(samples, y=all_targets)
-        self.keep(fit(self.recipe(samples), samples, store=active_store()), samples)
+            scaled = replace(scaled, y=all_targets)
+        self.keep(fit(self.recipe(scaled), scaled, store=active_store()), scaled)
         self.support_ = rows
         return rows
 
-    def keep(self, fit: Fit, given: FitInput) -> None:
+    def keep(self, fit: Fit, samples: FitInput) -> None:
         method = fit.method
         assert isinstance(method, CriterionMethod)
-        if self.verbose and method.summary(fit) is not None:
-            print(f"{type(self).__name__}: {method.summary(fit)}", flush=True)
-        super().keep(fit, given)
-        # Predictions need the classes of the task, and nothing of its samples.
-        # Features need no samples.
-        self._X = None if fit.data.in_features else given.X
+        summary = method.summary(fit)
+        if self.verbose and summary is not None:
+            print(f"{type(self).__name__}: {summary}", flush=True)
+        super().keep(fit, samples)
+        # Variances and intervals need the samples, unless the machine is one of features.
+        self._X = None if fit.data.in_features else samples.X
         assert isinstance(fit.task, RidgeTask)
+        # Predictions need the classes of the task, but none of its samples.
         self._task_of_fit = replace(fit.task, groups=None, order=None)
         rounding_warning = method.rounding_warning(fit)
         if rounding_warning is not None:
             warn_caller(f"{type(self).__name__}{rounding_warning}", ConvergenceWarning)
 
-    def _outputs_left_out(self, given: FitInput, groups: TargetLike, rows: Indices) -> Array:
-        """Return the outputs of all samples, each by the machine without it.
+    def _outputs_left_out(self, samples: FitInput, groups: TargetLike, rows: Indices) -> Array:
+        """Return the outputs of all samples, each by the machine fitted without it.
 
-        One of weight zero has no part in the machine.
+        A sample of weight zero has no part in the machine; for it only the other samples of its
+        group are left out.
 
         Parameters
         ----------
-        given, groups
+        samples, groups
             As for `_fit_counted`.
         rows : ndarray
             The numbers of the samples of positive weight.
         """
         left_out = self._left_out
-        n_given = given.X.shape[0]
-        if len(rows) == n_given:
+        n_samples = samples.X.shape[0]
+        if len(rows) == n_samples:
             return left_out.left_out_outputs
-        outputs = np.empty((n_given, left_out.left_out_outputs.shape[1]))
+        outputs = np.empty((n_samples, left_out.left_out_outputs.shape[1]))
         outputs[rows] = left_out.left_out_outputs
-        uncounted = np.setdiff1d(np.arange(n_given), rows)
-        X_uncounted = self._standardised(given.X[uncounted])
+        uncounted = np.setdiff1d(np.arange(n_samples), rows)
+        X_uncounted = self._standardised(samples.X[uncounted])
         outputs[uncounted] = self.function_.outputs(X_uncounted)
-        group = _read_groups(groups, n_given)
+        group = _read_groups(groups, n_samples)
         if group is not None:
-            influence = left_out.influence(X_uncounted, self._standardised(given.X[rows]))
+            influence = left_out.influence(X_uncounted, self._standardised(samples.X[rows]))
             is_of_group = group[uncounted, np.newaxis] == group[rows]
             outputs[uncounted] -= (influence * is_of_group) @ left_out.residuals
         return outputs
@@ -218,19 +233,22 @@ class BaseRidge(KernelEstimator):
         standardizer = self._input_rules.standardizer
         return X if standardizer is None else standardizer(X)
 
-    def _warn_of_repeats(self, given: FitInput) -> None:
-        """Warn where many samples have an equal one: leave-one-out keeps it, and the evidence
-        underestimates noise."""
+    def _warn_of_repeats(self, samples: FitInput) -> None:
+        """Warn if many samples are equal to another one.
+
+        Leave-one-out keeps the equal sample, so that its scores are too optimistic. The evidence
+        underestimates the noise if the targets are equal, too.
+        """
         leaves_out = self.criterion != "evidence"
-        if leaves_out and given.groups is not None:
+        has_groups = samples.groups is not None
+        is_dense_table = not sparse.issparse(samples.X) and samples.X.dtype.kind == "f"
+        if (leaves_out and has_groups) or not is_dense_table:
             return
-        if sparse.issparse(given.X) or given.X.dtype.kind != "f":
-            return
-        rows = given.X
+        rows = samples.X
         most_repeated = tuning.REPEATED_FOR_LEAVE_ONE_OUT
         if not leaves_out:
-            target_numbers = np.unique(given.y, axis=0, return_inverse=True)[1]
-            rows = np.column_stack([given.X, target_numbers.reshape(-1)])
+            target_numbers = np.unique(samples.y, axis=0, return_inverse=True)[1]
+            rows = np.column_stack([samples.X, target_numbers.reshape(-1)])
             most_repeated = tuning.REPEATED_FOR_EVIDENCE
         repeated = 1.0 - len(np.unique(rows, axis=0)) / len(rows)
         if repeated < most_repeated:
@@ -252,7 +270,7 @@ class BaseRidge(KernelEstimator):
 
     @property
     def weight_shares_(self) -> Array:
-        """The shares of the weights: how large all are together is a matter of the ridge."""
+        """The fractions of all weights; how large all are together only scales the ridge."""
         return np.asarray(self.weights_ / self.weights_.sum(axis=-1, keepdims=True))
 
     def __sklearn_tags__(self) -> Tags:
@@ -261,18 +279,23 @@ class BaseRidge(KernelEstimator):
         return tags
 
 
-def _content_order(given: FitInput) -> Indices:
-    """Return the samples in an order that depends on neither the order nor the units in which they
-    are given."""
-    weight = np.ones(given.X.shape[0]) if given.weight is None else given.weight
-    keys = [np.asarray(to_host(given.y)), weight]
-    if given.groups is not None:
-        keys.append(given.groups)
-    return content_order(on_grid(given.X), *keys)
+def _content_order(samples: FitInput) -> Indices:
+    """Return the samples sorted by their content.
+
+    The order depends on neither the numbers of the samples nor the units of their columns.
+    """
+    weight = np.ones(samples.X.shape[0]) if samples.weight is None else samples.weight
+    keys = [np.asarray(to_host(samples.y)), weight]
+    if samples.groups is not None:
+        keys.append(samples.groups)
+    return content_order(on_grid(samples.X), *keys)
 
 
 def _read_groups(groups: TargetLike, n: int) -> NDArray[np.intp] | None:
-    """Return the number of every sample's group, or raise saying what is wrong."""
+    """Return the number of every sample's group, or None without groups.
+
+    Raises ValueError if `groups` is not one label for each of n samples.
+    """
     if groups is None:
         return None
     groups = np.asarray(groups)
@@ -286,8 +309,10 @@ def _read_groups(groups: TargetLike, n: int) -> NDArray[np.intp] | None:
 
 
 def _missing_targets(y: TargetLike) -> NDArray[np.bool_] | None:
-    """Return which targets of a table samples lack; None if there are none, or y is no table of
-    numbers."""
+    """Return a mask of the missing targets of a table.
+
+    It is None if there are none, or if y is no table of numbers.
+    """
     if tensor_device(y) is not None:
         return None
     values = _as_numbers(y)
@@ -298,8 +323,11 @@ def _missing_targets(y: TargetLike) -> NDArray[np.bool_] | None:
 
 
 def _as_numbers(y: TargetLike) -> Any:
-    """Return a table of targets as numbers, NaN where there is none; None if it is of something
-    else."""
+    """Return targets as numbers, with NaN for missing ones.
+
+    It is None if y is neither an array of floating-point numbers nor a table of objects that are
+    numbers or missing.
+    """
     values = np.asarray(y)
     if values.dtype.kind == "f":
         return values
@@ -518,18 +546,20 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
         self
         """
         check_row_names(X, groups=groups)
-        given = self.validated(X, y, sample_weight)
-        self._is_flat = given.y.ndim == 1
+        samples = self.validated(X, y, sample_weight)
+        self._is_flat = samples.y.ndim == 1
         if self._learns_each:
-            return self._fit_each(given, groups)
-        rows = self._fit_counted(given, groups)
-        outputs = self._outputs_left_out(given, groups, rows)
+            return self._fit_each(samples, groups)
+        rows = self._fit_counted(samples, groups)
+        outputs = self._outputs_left_out(samples, groups, rows)
         self.loo_predictions_ = self.decide(outputs)
-        Y = given.y.reshape(len(given.y), -1)
-        weight = np.ones(len(Y)) if given.weight is None else given.weight
+
+        # The mean over targets of R². As in scikit-learn it is one for a constant target that is
+        # predicted: the unit of a constant is one.
+        Y = samples.y.reshape(len(samples.y), -1)
+        weight = np.ones(len(Y)) if samples.weight is None else samples.weight
         units = centre_and_unit(Y, weight)[1]
         errors = np.average(((Y - outputs) / units) ** 2, axis=0, weights=weight)
-        # As scikit-learn has it, one for a constant that is predicted.
         self.best_score_ = float(np.mean(1.0 - errors))
         left_out = self._left_out
         training_errors = np.average(
@@ -539,18 +569,19 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
         self._noise = noise_of(self.dual_coef_.T, left_out.residuals, left_out.unseen_residuals)
         return self
 
-    def _fit_each(self, given: FitInput, groups: TargetLike) -> Self:
-        """Learn weights and ridge of every target."""
+    def _fit_each(self, samples: FitInput, groups: TargetLike) -> Self:
+        """Fit with weights and a ridge for every target."""
         check_count("n_candidates", self.n_candidates)
-        patterns = patterns_of_targets(given.y)
+        patterns = patterns_of_targets(samples.y)
         if patterns is not None:
+            # Samples without any target are left out.
             observed = np.unique(np.concatenate([pattern.rows for pattern in patterns]))
-            group = _read_groups(groups, given.X.shape[0])
+            group = _read_groups(groups, samples.X.shape[0])
             groups = None if group is None else group[observed]
-            given = given.take(observed)
-        # What targets share, as the scale of columns, is learned from some.
-        shared = replace(given, y=shared_targets(given.y))
-        self._fit_counted(shared, groups, given.y)
+            samples = samples.take(observed)
+        # A part of the targets stands for all in what they share, as the order of the samples.
+        shared = replace(samples, y=shared_targets(samples.y))
+        self._fit_counted(shared, groups, samples.y)
         return self
 
     def _task(self) -> RidgeNumbers:
@@ -578,29 +609,37 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
 
     def validated(self, X: MatrixLike, y: TargetLike, sample_weight: SampleWeight) -> FitInput:
         with refuse_text(X, y):
-            if self.per_target and tensor_device(y) is not None and y.ndim == 2:
-                # It stays on its device; all of its columns are looked at there.
-                given = self._read_input(X, y[:, :1], sample_weight, NUMBERS)
+            # 1. Targets on a device stay there; they are checked there, and only one is validated.
+            device = tensor_device(y)
+            if self.per_target and device is not None and y.ndim == 2:
+                samples = self._read_input(X, y[:, :1], sample_weight, NUMBERS)
                 if not bool(y.isfinite().all()):
                     raise ValueError(
                         "y contains NaN or infinity: leave these targets or samples out."
                     )
-                return replace(given, y=y, device=given.device or tensor_device(y))
+                return replace(samples, y=y, device=samples.device or device)
+
+            # 2. Missing targets are means during the validation, and NaN afterwards.
             missing = _missing_targets(y) if self.per_target else None
             if missing is not None:
                 check_row_names(X, y=y)
-                given = self._read_input(X, filled_by_means(_as_numbers(y)), sample_weight, NUMBERS)
-                values = np.where(missing, np.nan, given.y).astype(given.y.dtype)
-                return replace(given, y=values)
-            given = self._read_input(X, y, sample_weight, NUMBERS)
-            keep = self.per_target and given.y.ndim == 2 and given.y.dtype == np.float32
-            return given if keep else replace(given, y=np.asarray(given.y, dtype=np.float64))
+                filled = filled_by_means(_as_numbers(y))
+                samples = self._read_input(X, filled, sample_weight, NUMBERS)
+                values = np.where(missing, np.nan, samples.y).astype(samples.y.dtype)
+                return replace(samples, y=values)
 
-    def _refuse_each(self, what: str) -> None:
+            # 3. Other targets are in double precision, but for many targets in single precision.
+            samples = self._read_input(X, y, sample_weight, NUMBERS)
+            is_table = self.per_target and samples.y.ndim == 2
+            if is_table and samples.y.dtype == np.float32:
+                return samples
+            return replace(samples, y=np.asarray(samples.y, dtype=np.float64))
+
+    def _refuse_each(self, request: str) -> None:
         """Raise if every target has weights of its own."""
         if np.ndim(self.alpha_) == 1:
             raise ValueError(
-                f"{what} needs weights that all targets share: fit with per_target=False, or fit"
+                f"{request} needs weights that all targets share: fit with per_target=False, or fit"
                 " the targets that need it one by one."
             )
 
@@ -618,14 +657,16 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
         standardizer = self._input_rules.standardizer
         if standardizer is not None:
             unit[standardizer.columns] = standardizer.scale
-        outputs, found = len(self.intercept_), {}
+        n_outputs = len(self.intercept_)
+        coefficients = {}
         for m, columns in linear.items():
-            one = np.zeros((len(columns), outputs))
-            for part in row_strips(outputs, StripFunction.at_once):
-                one[:, part] = self.function_.expansion.take(part).slopes(m, columns, len(unit))
-            one /= unit[columns, np.newaxis]
-            found[self.kernel_names_[m]] = one[:, 0] if self._is_flat else one
-        return found
+            coef = np.zeros((len(columns), n_outputs))
+            for strip in row_strips(n_outputs, StripFunction.at_once):
+                expansion = self.function_.expansion.take(strip)
+                coef[:, strip] = expansion.slopes(m, columns, len(unit))
+            coef /= unit[columns, np.newaxis]
+            coefficients[self.kernel_names_[m]] = coef[:, 0] if self._is_flat else coef
+        return coefficients
 
     @property
     def coef_intercept_(self) -> Any:
@@ -636,32 +677,38 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
         :meth:`contributions`, whose linear kernels read standardised columns.
         """
         linear = self._columns_of_linear_kernels("coef_intercept_")
-        # Linear kernels of a sample whose columns are zero, as given, contribute the constants.
+        # The constants are the contributions of linear kernels for a sample whose columns are zero
+        # before they are standardised. The columns of other kernels may hold text.
         if self._X is None:
             zeros: Any = np.zeros((1, self.n_features_in_))
         elif is_sparse(self._X):
             zeros = sparse.csr_matrix((1, self.n_features_in_))
         else:
-            zeros = self._X[:1].copy()  # the columns of other kernels may hold text
+            zeros = self._X[:1].copy()
             for columns in linear.values():
                 zeros[:, columns] = 0.0
-        standardizer = self._input_rules.standardizer
-        Z = zeros if standardizer is None else standardizer(zeros)
+        Z = self._standardised(zeros)
         constants = np.array(self.intercept_, dtype=np.float64)
-        for part in row_strips(len(constants), StripFunction.at_once):
-            terms = self.function_.expansion.take(part).terms(Z)
-            constants[part] += terms[0, [*linear]].sum(axis=0)
+        for strip in row_strips(len(constants), StripFunction.at_once):
+            terms = self.function_.expansion.take(strip).terms(Z)
+            constants[strip] += terms[0, [*linear]].sum(axis=0)
         return float(constants[0]) if self._is_flat else constants
 
     def _columns_of_linear_kernels(self, attribute: str) -> dict[int, NDArray[np.intp]]:
-        """Return the columns of every linear kernel by its number, or raise if there is none."""
+        """Return the columns of every linear kernel, by the number of the kernel.
+
+        Raises AttributeError, which names `attribute`, if no kernel has coefficients.
+        """
         check_is_fitted(self)
-        entries = [one if isinstance(one, tuple) else (None, one, None) for one in self.kernels_]
-        every = np.arange(self.n_features_in_)
+        all_columns = np.arange(self.n_features_in_)
         linear = {}
-        for m, (_, kernel, columns) in enumerate(entries):
+        for m, entry in enumerate(self.kernels_):
+            kernel = entry
+            columns = None
+            if isinstance(entry, tuple):
+                _, kernel, columns = entry
             if isinstance(kernel, Linear):
-                linear[m] = every if columns is None else every[columns]
+                linear[m] = all_columns if columns is None else all_columns[columns]
         if not linear or self.normalize == "diagonal":
             raise AttributeError(
                 f"{attribute}: only Linear() kernels have coefficients, and not with"
@@ -693,7 +740,7 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
                 " not computed; use predict_interval, which adds quantiles of the leave-one-out"
                 " residuals."
             )
-        # Of a small variance rounding may leave less than nothing.
+        # Rounding may make a small variance negative.
         variance = np.maximum(left_out.variances(self.read(X)), 0.0)
         variance += left_out.mean_ridge
         deviation = np.sqrt(variance)[:, np.newaxis] * self._noise
@@ -706,8 +753,7 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
         return LeftOut(np.abs(self._left_out.unseen_residuals), None, self._is_flat, self)
 
     def score(self, X: MatrixLike, y: TargetLike, sample_weight: SampleWeight = None) -> float:
-        """Return R², of several targets the mean over them, by the weights of the samples if these
-        are given."""
+        """Return R², the mean over several targets, weighted by the samples' weights if given."""
         check_row_names(X, y=y, sample_weight=sample_weight)
         return float(super().score(X, y, sample_weight))
 
@@ -732,22 +778,22 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
         """
         check_row_names(X, y=y)
         Z = self.read(X)
-        given = np.asarray(to_host(y))
-        y, outputs = given[:, np.newaxis] if given.ndim == 1 else given, len(self.intercept_)
-        if y.shape != (Z.shape[0], outputs):
+        y = np.asarray(to_host(y))
+        Y = y[:, np.newaxis] if y.ndim == 1 else y
+        n_outputs = len(self.intercept_)
+        if Y.shape != (Z.shape[0], n_outputs):
             raise ValueError(
-                f"y has shape {given.shape}: give {outputs} targets for each of the {Z.shape[0]}"
+                f"y has shape {y.shape}: give {n_outputs} targets for each of the {Z.shape[0]}"
                 " samples."
             )
         if self.weights_.ndim == 1:
-            shares = _split_score(self.function_.expansion.terms(Z), self.intercept_, y)
+            shares = _split_score(self.function_.expansion.terms(Z), self.intercept_, Y)
             return shares[:, 0] if self._is_flat else shares
-        parts = row_strips(outputs, StripFunction.at_once)
-        each = [
-            _split_score(self.function_.expansion.take(t).terms(Z), self.intercept_[t], y[:, t])
-            for t in parts
-        ]
-        return np.concatenate(each, axis=1)
+        shares_of_strips = []
+        for strip in row_strips(n_outputs, StripFunction.at_once):
+            terms = self.function_.expansion.take(strip).terms(Z)
+            shares_of_strips.append(_split_score(terms, self.intercept_[strip], Y[:, strip]))
+        return np.concatenate(shares_of_strips, axis=1)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -756,16 +802,28 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
 
 
 def _split_score(terms: Array, intercept: Array, y: Array) -> Array:
-    """Return the share of R² of every kernel and target, for contributions of shape (n, P,
-    targets)."""
+    """Return the share of R² of every kernel and target; see `score_split`.
+
+    Parameters
+    ----------
+    terms : ndarray of shape (n, P, targets)
+        The contributions of the kernels to the predictions.
+    intercept : ndarray of shape (targets,)
+        The constants of the predictions.
+    y : ndarray of shape (n, targets)
+        The targets.
+
+    Returns
+    -------
+    ndarray of shape (P, targets)
+    """
     y = np.asarray(y, dtype=np.float64)
+    P = terms.shape[1]
     centred = y - y.mean(axis=0)
     f = terms.sum(axis=1) + intercept - y.mean(axis=0)
-    parts = terms - terms.mean(axis=0)
-    shares = (
-        np.einsum("imc,ic->mc", parts, 2.0 * centred - f)
-        - len(y) * f.mean(axis=0) ** 2 / terms.shape[1]
-    )
+    g = terms - terms.mean(axis=0)
+    bias = len(y) * f.mean(axis=0) ** 2 / P
+    shares = np.einsum("imc,ic->mc", g, 2.0 * centred - f) - bias
     return np.asarray(shares / np.sum(centred**2, axis=0))
 
 
@@ -885,41 +943,50 @@ class MKLRidgeClassifierCV(KernelClassifier, BaseRidge):
         -------
         self
         """
+        # 1. The machine, with the factors of the classes in the sample weights.
         check_row_names(X, groups=groups)
-        given = self.validated(X, y, sample_weight)
-        self.classes_ = find_classes(given.y, given.weight, type(self).__name__)
-        weight = np.ones(given.X.shape[0]) if given.weight is None else given.weight.copy()
+        samples = self.validated(X, y, sample_weight)
+        self.classes_ = find_classes(samples.y, samples.weight, type(self).__name__)
+        weight = np.ones(samples.X.shape[0])
+        if samples.weight is not None:
+            weight = samples.weight.copy()
         counted = np.flatnonzero(weight)
         if self.class_weight is not None:
             weight[counted] *= class_factors(
-                self.class_weight, given.y[counted], weight[counted], self.classes_
+                self.class_weight, samples.y[counted], weight[counted], self.classes_
             )
-        weighted = replace(given, weight=weight)
+        weighted = replace(samples, weight=weight)
         rows = self._fit_counted(weighted, groups)
         outputs = self._outputs_left_out(weighted, groups, rows)
         left_out = self._left_out
-        labels = Labels(self.classes_).codes(given.y[rows])
+
+        # 2. Probabilities, fitted to leave-one-out outputs by unseen weights (weights that had not
+        # seen the sample) and by seen ones, the weights of the model. Those of folds are a little
+        # worse than the weights of the model, and seen ones a little too good.
+        labels = Labels(self.classes_).codes(samples.y[rows])
         # As in the criterion, a common factor of all weights says nothing.
         relative_weight = weight[rows] / weight[rows].mean()
-        # By the weights of the model, which had seen the sample.
         seen_outputs = outputs[rows] + left_out.unseen_residuals - left_out.residuals
-        # Weights of folds are a little worse than those of all samples, which know a little too
-        # much.
         seen_share = left_out.seen_share
         both_outputs = np.vstack([outputs[rows], seen_outputs])
         both_weights = np.concatenate(
             [(1.0 - seen_share) * relative_weight, seen_share * relative_weight]
         )
-        self._calibration, shift = ScaledSoftmax.fit(both_outputs, np.tile(labels, 2), both_weights)
+        both_labels = np.tile(labels, 2)
+        self._calibration, shift = ScaledSoftmax.fit(both_outputs, both_labels, both_weights)
         self.function_ = replace(self.function_, intercept=self.function_.intercept + shift)
         self.intercept_ = self.function_.intercept
-        self.loo_predictions_ = self.decide(outputs + shift)
-        self.loo_probabilities_ = self._probabilities(outputs + shift)
-        self.best_score_ = float(np.average(self.loo_predictions_ == given.y, weights=given.weight))
-        given_weight = None if given.weight is None else given.weight[rows]
-        is_right = self.decide(seen_outputs + shift) == given.y[rows]
-        self.training_score_ = float(np.average(is_right, weights=given_weight))
-        self._own_misfits = own_misfits(per_class((outputs + shift)[rows]), labels)
+
+        # 3. Predictions of samples left out, and their scores.
+        shifted = outputs + shift
+        self.loo_predictions_ = self.decide(shifted)
+        self.loo_probabilities_ = self._probabilities(shifted)
+        is_right = self.loo_predictions_ == samples.y
+        self.best_score_ = float(np.average(is_right, weights=samples.weight))
+        given_weight = None if samples.weight is None else samples.weight[rows]
+        is_right_if_seen = self.decide(seen_outputs + shift) == samples.y[rows]
+        self.training_score_ = float(np.average(is_right_if_seen, weights=given_weight))
+        self._own_misfits = own_misfits(per_class(shifted[rows]), labels)
         return self
 
     predict_set = conformal.predict_set

@@ -1,9 +1,12 @@
 """Weights, ridge, scale and widths of the least-squares machine by leave-one-out error or evidence.
 
-The parameters are the logarithms of the weights η ≥ 0 (not normalised: their size against the ridge
-α is learned), of α, for the log-loss of leave-one-out outputs of the scale a, and of the widths ℓ
-of kernels that have them learned. Weak priors keep them finite. The problem is not convex:
-`stationarity` is the largest slope at the end.
+The parameters are the logarithms of the weights η ≥ 0, of the ridge α, for the log-loss of
+leave-one-out outputs of the scale a, and of the widths ℓ of kernels whose widths are learned. The
+weights are not normalised: their size relative to α is learned. Weak priors keep all of them
+finite. The problem is not convex: `stationarity` is the largest derivative at the end.
+
+`RidgeProblem` is the criterion with its priors, `search_ridge` minimises it by L-BFGS-B, and
+`learn_from_subset` learns weights from some samples and the ridge from all.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from kernelmosaic.backend import backend_of, threads_for
 from kernelmosaic.gram.feature_stack import FeatureStack
 from kernelmosaic.gram.stack import GramStack, MatrixStack, StoredStack
 from kernelmosaic.kernels.numeric import RadialWidths
+from kernelmosaic.ridge import tuning
 from kernelmosaic.row_order import choose_groups, spread_rows
 from kernelmosaic.solvers.least_squares import (
     FeatureForm,
@@ -37,79 +41,68 @@ from kernelmosaic.solvers.least_squares import (
     squared_loss,
 )
 
-#: Half the distance, in log α, of the two slopes whose difference is a second derivative.
-CURVATURE_STEP = 0.2
-#: Least ridge, relative to the Frobenius norm of K, whose slope single precision shows: 80 times
-#: its rounding.
-SINGLE_PRECISION_FROM = 1e-5
-#: Least and largest log of the scale a of outputs: beyond, probabilities are all but equal, or all
-#: but zero and one.
-SCALE_RANGE = (-5.0, 8.0)
-#: Quasi-Newton steps, in pairs of a step and its change of slope, that L-BFGS-B remembers.
-STEPS_REMEMBERED = 20
-#: Relative change of the criterion below which L-BFGS-B stops: rounding, as the slopes decide.
-ROUNDING_OF_VALUE = 1e-14
-#: Factor between the ridges that a search starts from.
-RATIO_OF_STARTS = 30.0
-
 
 @dataclass(frozen=True)
 class RidgeOptions:
-    """What a search may vary.
+    """The criterion, its priors, and how the search for its minimum starts and ends.
+
+    No benchmark varies these numbers one by one; where no reason stands below, they were chosen by
+    hand.
 
     Attributes
     ----------
     criterion : {"loo", "evidence"}
         Leave-one-out error (squares; log-loss if there are labels), or evidence.
     tol : float
-        The stationarity to stop at.
+        The search stops at this stationarity.
     max_iter : int
-        Most steps.
+        Largest number of steps.
     n_init : int
-        Ridges to start from, if nothing else is given; the best after a few steps is followed.
+        Number of ridges to start from, if no start is given. The best after `first_steps` steps is
+        followed.
     weight_prior, alpha_prior, scale_prior : float
-        Strengths, in nats of the criterion: on log η about equal weights of sum one, on log α about
-        `alpha_mean`, on log a about zero.
+        Strengths of the priors, in nats per squared unit: on log η about equal weights of sum one,
+        on log α about `alpha_mean`, on log a about zero.
     width_prior, column_prior : float
-        The same of the mean of a kernel's log ℓ about where it starts, and of the log ℓ of columns
-        about their mean.
+        Strengths of the priors on the mean of a kernel's log ℓ about its start, and on the log ℓ of
+        single columns about their mean.
     alpha_mean : float
         Where the prior of log α is centred.
-    least_ridge : float
-        A learned α is at least this share of the sum of the weights times the number of samples:
-        below, as with targets without noise, the rounding of linear systems shows in predictions.
     first_alpha, first_scale : float
-        log α and log a to start from.
+        α and a to start from.
     first_steps : int
-        Steps from every start, of which the best is followed.
+        Steps from every start before one is chosen.
+    least_ridge : float
+        A learned α is at least this fraction of the sum of the weights times the number of samples;
+        see `tuning.LEAST_RIDGE`.
     range, width_range : tuple of float
-        Least and largest logarithm, of widths relative to where they start: beyond, rounding hides
-        what a parameter does.
+        Least and largest logarithm; of widths, relative to their start. Beyond, rounding hides the
+        effect of a parameter.
     left_out_rows, left_out_groups : int
-        Most samples, evenly spread, whose leave-one-out errors are minimised in features: weights
-        and ridge are few next to them. All samples are learned from. Where groups are left out, so
-        many groups are judged at least.
-    slope_samples : int
-        Of at most so many samples the largest slope is divided by the number, to be compared with
-        `tol`: a criterion is a sum over samples, and what a slope of some nats leaves to gain does
-        not grow with their number.
+        In features, largest number of samples, evenly spread, whose leave-one-out errors are
+        minimised: weights and ridge are few next to them. The machine is that of all samples. Where
+        groups are left out, at least so many groups are judged.
+    gradient_samples : int
+        The largest derivative is divided by the number of samples, or by this number if there are
+        more, before it is compared with `tol`. A criterion is a sum over samples, and the
+        improvement that a derivative of some nats leaves does not grow with their number.
     width_rows : int
-        Most samples, evenly spread, that widths are learned from; weights and ridge are learned
-        from all.
+        Largest number of samples, evenly spread, that widths are learned from. Weights and ridge
+        are learned from all.
     first_rows : int
-        Several starts are tried on a third of the samples, if these are at least so many.
+        Several starts are tried on a third of the samples, if the third has at least so many.
     ridge_steps : int
-        Where weights are learned from some samples, most steps of the ridge on all.
+        Where weights are learned from some samples, largest number of steps for the ridge of all.
     probe_signs, most_probes : int
-        Of kernels of pairs, how many random signs a trace is made of, in two vectors at least and
-        so many at most.
+        For kernels of pairs: number of random signs that a trace is estimated from, in two vectors
+        at least and `most_probes` at most.
     product_steps, product_tol : int, float
-        Of kernels of pairs, most conjugate-gradient steps of a linear system, and the residual at
-        which they end, in the norm of the preconditioner.
+        For kernels of pairs: largest number of conjugate-gradient steps of a linear system, and the
+        residual at which they end, in the norm of the preconditioner.
     product_residual, product_rounds : float, int
-        The Euclidean residual of a linear system, relative to its right-hand side, that must be
-        met, as of matrices; and how often steps with the strong preconditioner are taken from what
-        is left.
+        For kernels of pairs: the Euclidean residual of a linear system, relative to its right-hand
+        side, that must be met; and how often steps with the strong preconditioner start again from
+        the remaining residual.
     """
 
     criterion: str = "loo"
@@ -125,12 +118,12 @@ class RidgeOptions:
     first_alpha: float = float(np.log(0.3))
     first_scale: float = 0.5
     first_steps: int = 5
-    least_ridge: float = 1e-13
+    least_ridge: float = tuning.LEAST_RIDGE
     range: tuple[float, float] = (-20.0, 10.0)
     width_range: tuple[float, float] = (-4.0, 7.0)
     left_out_rows: int = 5000
     left_out_groups: int = 20
-    slope_samples: int = 300
+    gradient_samples: int = 300
     width_rows: int = 2000
     first_rows: int = 100
     ridge_steps: int = 15
@@ -141,53 +134,65 @@ class RidgeOptions:
     product_residual: float = 1e-3
     product_rounds: int = 3
 
-    def slope_count(self, targets: RidgeTargets) -> float:
-        """Return the number of samples that the largest slope is divided by."""
-        return min(float(targets.weight.sum()), self.slope_samples)
+    def gradient_count(self, targets: RidgeTargets) -> float:
+        """Return the number by which the largest derivative is divided; see `gradient_samples`."""
+        return min(float(targets.weight.sum()), self.gradient_samples)
 
 
 DEFAULTS = RidgeOptions()
 
 
 def centre_and_unit(Y: ArrayOrTensor, weight: Array) -> tuple[Array, Array]:
-    """Return the mean and the deviation of every target, wherever it is; one as the deviation of a
-    constant."""
+    """Return the weighted mean and standard deviation of every target.
+
+    The deviation of a constant target is given as one.
+
+    Parameters
+    ----------
+    Y : array or tensor of shape (n, T)
+        Targets, on the host or a device.
+    weight : ndarray of shape (n,)
+        Weights of the samples.
+
+    Returns
+    -------
+    mean, unit : ndarray of shape (T,)
+    """
     backend = backend_of(Y)
-    low, high = (
-        np.asarray(backend.to_numpy(one(Y, 0))) for one in (backend.xp.amin, backend.xp.amax)
-    )
-    largest = np.maximum(
-        np.maximum(-low, high), np.finfo(float).tiny
-    )  # squares of larger numbers overflow
-    Z, share = Y / backend.asarray(largest), backend.asarray(weight / weight.sum())
-    mean = share @ Z
-    spread = np.sqrt(backend.to_numpy(share @ (Z - mean) ** 2))
-    return largest * backend.to_numpy(mean), np.where(high > low, spread * largest, 1.0)
+    lowest = np.asarray(backend.to_numpy(backend.xp.amin(Y, 0)))
+    highest = np.asarray(backend.to_numpy(backend.xp.amax(Y, 0)))
+    # Squares of large numbers overflow, so targets are divided by their largest size first.
+    largest = np.maximum(np.maximum(-lowest, highest), np.finfo(float).tiny)
+    Z = Y / backend.asarray(largest)
+    fraction = backend.asarray(weight / weight.sum())
+    mean = fraction @ Z
+    deviation = np.sqrt(backend.to_numpy(fraction @ (Z - mean) ** 2))
+    unit = np.where(highest > lowest, deviation * largest, 1.0)
+    return largest * backend.to_numpy(mean), unit
 
 
 @dataclass(frozen=True)
 class RidgeTargets:
-    """Targets of the machine, and what judges its outputs.
+    """Targets of the machine, and the loss of its outputs for samples left out.
 
     Attributes
     ----------
     Y : ndarray of shape (n, c)
         Numbers; ±1 for two classes; indicators of several.
     weight : ndarray of shape (n,)
-        Of the samples; their mean is one.
+        Weights of the samples; their mean is one.
     labels : ndarray of shape (n,) or None
-        The classes, if the criterion is their log-loss.
+        The classes, if the loss is their log-loss.
     groups : sequence of ndarray or None
         Samples that are left out together.
     mean, unit : ndarray of shape (c,), or float
         The targets as they were given are mean + unit · Y.
     weight_unit : float
         The weights as they were given are weight_unit · weight. A common factor of all weights says
-        nothing about how much was observed, and the ridge α in units of the given weights is
+        nothing about how much was observed. The ridge α in units of the given weights is
         weight_unit times that of the machine.
     order : ndarray of shape (n,) or None
-        The samples as `content_order` sorts them; None where they are numbered in an order of their
-        own.
+        The samples as `content_order` of `row_order` sorts them; None if it was not computed.
     """
 
     Y: Array
@@ -201,7 +206,7 @@ class RidgeTargets:
 
     @classmethod
     def of_numbers(cls, Y: Array, weight: Array) -> RidgeTargets:
-        """Return targets of shape (n, c), those of all units alike."""
+        """Return numbers of shape (n, c) as standardised targets."""
         mean, unit = centre_and_unit(Y, weight)
         weight_unit = float(weight.mean())
         return cls(
@@ -210,7 +215,7 @@ class RidgeTargets:
 
     @classmethod
     def of_classes(cls, labels: Indices, weight: Array) -> RidgeTargets:
-        """Return the targets of classes, which are numbered from 0."""
+        """Return classes, which are numbered from 0, as ±1 or as indicators."""
         Y = np.eye(int(labels.max()) + 1)[labels]
         if Y.shape[1] == 2:
             Y = 2.0 * Y[:, 1:] - 1.0
@@ -218,36 +223,53 @@ class RidgeTargets:
         return cls(Y, weight / weight_unit, labels, weight_unit=weight_unit)
 
     def loss(self, r: Array, scale: float) -> tuple[float, Array, float]:
-        """Return the loss of the residuals of samples left out, its slopes in them, and that in log
-        a."""
+        """Return the loss of residuals of samples left out, and its derivatives.
+
+        Parameters
+        ----------
+        r : ndarray of shape (n, c)
+            The residuals.
+        scale : float
+            The scale a of outputs; only the log-loss has it.
+
+        Returns
+        -------
+        value : float
+        gradient : ndarray of shape (n, c)
+            The derivatives in the residuals.
+        in_scale : float
+            The derivative in log a.
+        """
         if self.labels is None:
             return *squared_loss(r, self.weight), 0.0
         return class_loss(r, self.Y, self.labels, scale, self.weight)
 
     def best_scale(self, r: Array, scale: float, prior: float) -> float:
-        """Return the scale a of the least log-loss of these residuals with its prior; numbers keep
-        the one given."""
+        """Return the scale a that minimises the log-loss of residuals and its prior.
+
+        Numbers have no scale: for them `scale` is returned. `prior` is its strength in nats.
+        """
         if self.labels is None:
             return scale
 
         def value(log_scale: float) -> float:
             return self.loss(r, float(np.exp(log_scale)))[0] + prior * log_scale**2
 
-        best = minimize_scalar(value, bounds=SCALE_RANGE, method="bounded")
+        best = minimize_scalar(value, bounds=tuning.SCALE_RANGE, method="bounded")
         return float(np.exp(best.x))
 
     def take(self, rows: Indices) -> RidgeTargets:
-        """Return those of some samples, whose numbers ascend."""
+        """Return the targets of some samples, whose numbers ascend."""
         n = len(self.Y)
-        is_kept = np.zeros(n, dtype=bool)
-        is_kept[rows] = True
-        new_number = np.cumsum(is_kept) - 1
+        is_taken = np.zeros(n, dtype=bool)
+        is_taken[rows] = True
+        new_number = np.cumsum(is_taken) - 1
         groups = order = labels = None
         if self.groups is not None:
-            kept = (new_number[S[is_kept[S]]] for S in self.groups)
-            groups = [S for S in kept if len(S)]
+            taken_groups = (new_number[S[is_taken[S]]] for S in self.groups)
+            groups = [S for S in taken_groups if len(S)]
         if self.order is not None:
-            order = new_number[self.order[is_kept[self.order]]]
+            order = new_number[self.order[is_taken[self.order]]]
         if self.labels is not None:
             labels = self.labels[rows]
         return replace(
@@ -261,8 +283,10 @@ class RidgeTargets:
 
     @property
     def content_order(self) -> Indices:
-        """The samples in an order that does not depend on how they are numbered, as far as one is
-        known."""
+        """The samples in an order that does not depend on how they are numbered.
+
+        Without `order` it is the order in which they are numbered.
+        """
         return np.arange(len(self.Y)) if self.order is None else self.order
 
     @property
@@ -277,12 +301,14 @@ class RidgeTargets:
 
     @property
     def n_units(self) -> int:
-        """The number of groups, or of samples where every sample is left out alone."""
+        """The number of groups, or of samples if every sample is left out alone."""
         return len(self.Y) if self.groups is None else len(self.groups)
 
     def spread(self, count: int) -> Indices:
-        """Return the numbers of some samples, evenly spread over sorted targets, of all classes and
-        groups."""
+        """Return the numbers of about `count` samples, evenly spread over sorted targets.
+
+        Every class and every group has some of them.
+        """
         categories: list[Indices] = []
         values: Array | Indices = self.Y[:, 0]
         if self.labels is not None:
@@ -316,20 +342,20 @@ class RidgeStart:
 
 @dataclass(frozen=True, kw_only=True)
 class RidgeLearned(RidgeMachine):
-    """The machine that was learned, its `value` with the priors.
+    """The machine that was learned; its `value` includes the priors.
 
     Attributes
     ----------
     weights, alpha, scale : ndarray of shape (P,), float, float
         η, α and a.
     widths : dict of int to ndarray
-        ℓ of every kernel that had it learned.
+        ℓ of every kernel whose widths were learned.
     stationarity : float
-        The largest slope in the logarithms, per sample, of at most `RidgeOptions.slope_samples`.
+        The largest derivative in the logarithms, divided by `RidgeOptions.gradient_count`.
     history : list of float
-        The values on the way.
+        The values of all evaluations.
     first : RidgeStart
-        Where the search that led there started.
+        Where the search started.
     """
 
     weights: Array
@@ -351,21 +377,20 @@ def learn_ridge(
     targets: RidgeTargets,
     *,
     options: RidgeOptions = DEFAULTS,
-    **known: Any,
+    **parameters: Any,
 ) -> RidgeLearned:
-    """Minimise the criterion as `search_ridge` does, which has the parameters, and return the
-    machine that results."""
-    return search_ridge(stack, targets, options=options, **known).learned()
+    """Return the machine at the minimum that `search_ridge` finds, which has the parameters."""
+    return search_ridge(stack, targets, options=options, **parameters).learned()
 
 
 @dataclass(frozen=True)
 class RidgeSearch:
-    """Where a search for weights, ridge, scale and widths ended.
+    """The end of a search for weights, ridge, scale and widths.
 
     Attributes
     ----------
     problem : RidgeProblem
-        What was minimised.
+        The function that was minimised.
     x : ndarray
         The logarithms at the end.
     stationarity, history, first : float, list of float, RidgeStart
@@ -385,7 +410,7 @@ class RidgeSearch:
         return point if self.problem.has_scale else replace(point, scale=1.0)
 
     def learned(self) -> RidgeLearned:
-        """Return the machine, with all that was learned."""
+        """Return the machine at the end, with the parameters there."""
         point = self.point
         return RidgeLearned(
             **vars(self.problem.with_prior(self.x, self.problem.machine(point))),
@@ -410,15 +435,16 @@ def search_ridge(
     start: RidgeLearned | RidgeStart | None = None,
     options: RidgeOptions = DEFAULTS,
 ) -> RidgeSearch:
-    """Minimise the criterion over the logarithms of weights, ridge, scale and widths by
-    quasi-Newton steps.
+    """Return the end of the search for the minimum of the criterion with its priors.
+
+    Quasi-Newton steps are taken in the logarithms of weights, ridge, scale and widths.
 
     Widths for numbers are learned with everything else. Those for classes are learned last, from
-    what was learned with the widths they start from, and stay there where learning them lowers the
-    criterion by less than one nat per width: the gain is then one of chance.
+    the minimum at the widths they start from, and stay there if learning them lowers the criterion
+    by less than one nat per width: such a gain is chance.
 
-    One sample has no leave-one-out error, and two have the same one whatever the kernel: a
-    constant. What is left are the priors, whose mode is returned: equal weights.
+    A single sample has no leave-one-out error, and two have the same one whatever the kernel: a
+    constant. Only the priors count then, and the weights are equal, as at their mode.
 
     Parameters
     ----------
@@ -427,13 +453,14 @@ def search_ridge(
     targets : RidgeTargets
         Targets, weights and groups of the samples.
     alpha, weights : float, ndarray of shape (P,), optional
-        Given ones are kept.
+        A fixed ridge or fixed weights.
     ties : ndarray of shape (P, k), optional
-        log η moves by ties z, and z is learned: weights that are products of others.
+        Weights that are products of others: log η is changed by ties @ z alone, and z is learned.
     widths : dict of int to RadialWidths, optional
         The kernels of the stack that have widths to learn.
     start : RidgeLearned or RidgeStart, optional
-        Where to start; by default at equal weights, with the best of `RidgeOptions.n_init` ridges.
+        Where to start. By default the search starts at equal weights, with the best of
+        `RidgeOptions.n_init` ridges.
     options : RidgeOptions
         The criterion, its priors, where to start and when to stop.
 
@@ -441,113 +468,224 @@ def search_ridge(
     -------
     RidgeSearch
     """
-    P, widths = stack.n_kernels, dict(widths or {})
+    P = stack.n_kernels
+    widths = dict(widths or {})
     problem = make_ridge_problem(stack, targets, widths, options)
-    start = start or _learn_start(problem, alpha, weights)
-    begin = _place_of_start(start, P, options)
-    first = start.logs() if isinstance(start, RidgeLearned) else begin.logs(P)
-    x = np.concatenate([first, *(one.start for one in widths.values())])
+
+    # 1. The first point x (log η, log α, log a, log ℓ), the range of its entries, and which of them
+    # are free. A given fit is continued at its end; its own start stands in the result.
+    if start is None:
+        start = _learn_start(problem, alpha, weights)
+    first_start = _first_start(start, P, options)
+    logs = start.logs() if isinstance(start, RidgeLearned) else first_start.logs(P)
+    x = np.concatenate([logs, *(kernel_widths.start for kernel_widths in widths.values())])
     is_width = np.arange(len(x)) >= P + 2
-    low = np.where(is_width, x + options.width_range[0], options.range[0])
-    high = np.where(is_width, x + options.width_range[1], options.range[1])
-    free = ~is_width | (targets.labels is None)
+    is_free = ~is_width | (targets.labels is None)
+    lowest = np.where(is_width, x + options.width_range[0], options.range[0])
+    highest = np.where(is_width, x + options.width_range[1], options.range[1])
     if weights is not None:
         with np.errstate(divide="ignore"):
-            x[:P], free[:P] = np.log(weights), False
+            x[:P] = np.log(weights)
+        is_free[:P] = False
     if alpha is not None:
-        x[P], free[P], problem.least_ridge = np.log(alpha), False, 0.0
-    free[P + 1] = problem.has_scale
+        x[P] = np.log(alpha)
+        is_free[P] = False
+        problem.least_ridge = 0.0
+    is_free[P + 1] = problem.has_scale
     if stack.n_samples == 1:
-        return RidgeSearch(problem, problem.at_mode_of_prior(x, free), 0.0, [], begin)
-    history: list[float] = []
-    samples = options.slope_count(targets)
+        mode = problem.at_mode_of_prior(x, is_free)
+        return RidgeSearch(problem, mode, 0.0, [], first_start)
+    descent = _Descent(problem, lowest, highest, ties)
 
-    def improve(x: Array, free: Mask, steps: int) -> tuple[Array, float, float]:
-        """Return where the steps end, the value there, and the largest slope that leads nowhere out
-        of its range."""
-        x = np.where(free, np.clip(x, low, high), x)
-        alone = free & ((ties is None) | (np.arange(len(x)) >= P))
-        # A parameter of the search moves one logarithm, or those that a column of `ties` holds
-        # together.
-        moves, bounds = np.eye(len(x))[:, alone], np.array([low - x, high - x])[:, alone]
-        if ties is not None:
-            reach = np.full((2, ties.shape[1]), 0.5 * (options.range[1] - options.range[0])) * [
-                [-1.0],
-                [1.0],
-            ]
-            together = np.vstack([ties, np.zeros((len(x) - P, ties.shape[1]))])
-            moves, bounds = np.hstack([moves, together]), np.hstack([bounds, reach])
-
-        def value(moved: Array) -> tuple[float, Array]:
-            found, slope = problem.value(x + moves @ moved)
-            history.append(found)
-            return found, moves.T @ slope
-
-        limits = {
-            "maxiter": steps,
-            "gtol": options.tol * samples,
-            "ftol": ROUNDING_OF_VALUE,
-            "maxcor": STEPS_REMEMBERED,
-        }
-        first = np.zeros(moves.shape[1])
-        found = minimize(value, first, jac=True, method="L-BFGS-B", bounds=bounds.T, options=limits)
-        slope = np.where(found.x <= bounds[0], np.minimum(found.jac, 0.0), found.jac)
-        slope = np.where(found.x >= bounds[1], np.maximum(slope, 0.0), slope)
-        return x + moves @ found.x, float(found.fun), float(np.abs(slope).max(initial=0.0))
-
-    if start is None and free[P] and options.n_init > 1:
-        begun = []
-        # Smaller and larger ridges in turn.
-        factors = [RATIO_OF_STARTS ** ((-1) ** k * ((k + 1) // 2)) for k in range(options.n_init)]
-        for factor in factors:
+    # 2. A few steps from several ridges, smaller and larger ones in turn; the best is followed.
+    if start is None and is_free[P] and options.n_init > 1:
+        first_steps = min(options.first_steps, options.max_iter)
+        factors = []
+        reached = []
+        for k in range(options.n_init):
+            factor = tuning.RATIO_OF_STARTS ** ((-1) ** k * ((k + 1) // 2))
             shifted = x.copy()
             shifted[P] += np.log(factor)
-            begun.append(improve(shifted, free, min(options.first_steps, options.max_iter)))
-        best = int(np.argmin([value for _, value, _ in begun]))
-        x, begin = begun[best][0], replace(begin, alpha=begin.alpha * factors[best])
-    steepest = 0.0
-    if free.any():
-        x, _, steepest = improve(x, free, options.max_iter)
+            factors.append(factor)
+            reached.append(descent.minimise(shifted, is_free, first_steps))
+        best = int(np.argmin([end.value for end in reached]))
+        x = reached[best].x
+        first_start = replace(first_start, alpha=first_start.alpha * factors[best])
+
+    # 3. All free entries.
+    largest_derivative = 0.0
+    if is_free.any():
+        end = descent.minimise(x, is_free, options.max_iter)
+        x = end.x
+        largest_derivative = end.largest_derivative
+
+    # 4. The widths for classes, with everything else, if they gain more than a nat each.
     if is_width.any() and targets.labels is not None:
-        reached = problem.value(x)[0]
-        end, lower, there = improve(x, free | is_width, options.max_iter)
-        if reached - lower > is_width.sum():
-            x, steepest = end, there
-    return RidgeSearch(problem, x, steepest / samples, history, begin)
+        value_before = problem.value(x)[0]
+        end = descent.minimise(x, is_free | is_width, options.max_iter)
+        if value_before - end.value > is_width.sum():
+            x = end.x
+            largest_derivative = end.largest_derivative
+
+    stationarity = largest_derivative / options.gradient_count(targets)
+    return RidgeSearch(problem, x, stationarity, descent.history, first_start)
 
 
-def learn_from_some(
-    stack: MatrixStack, targets: RidgeTargets, rows: Indices, options: RidgeOptions, **known: Any
-) -> RidgeLearned:
-    """Learn weights from some samples, whose numbers ascend, then the ridge, and the machine, from
-    all of them.
+@dataclass(frozen=True)
+class _DescentEnd:
+    """The end of some quasi-Newton steps.
 
-    What is known is given as to `learn_ridge`. The `stationarity` is the larger one of the largest
-    slope on the samples that weights are learned from and of the slope in the ridge on all samples.
+    Attributes
+    ----------
+    x : ndarray
+        The logarithms.
+    value : float
+        The criterion with its priors.
+    largest_derivative : float
+        In size, without derivatives that lead out of the range of a parameter.
     """
-    some, targets_of_some = stack.take(rows, stored=True), targets.take(rows)
-    is_given = known.get("alpha") is not None
+
+    x: Array
+    value: float
+    largest_derivative: float
+
+
+class _Descent:
+    """Quasi-Newton steps in the free logarithms of a problem, within their ranges.
+
+    Parameters
+    ----------
+    problem : RidgeProblem
+        The function to minimise.
+    lowest, highest : ndarray
+        The range of every logarithm.
+    ties : ndarray of shape (P, k) or None
+        As for `search_ridge`.
+
+    Attributes
+    ----------
+    history : list of float
+        The values of all evaluations.
+    """
+
+    def __init__(
+        self, problem: RidgeProblem, lowest: Array, highest: Array, ties: Array | None
+    ) -> None:
+        self.problem = problem
+        self.lowest = lowest
+        self.highest = highest
+        self.ties = ties
+        self.history: list[float] = []
+
+    def minimise(self, x: Array, is_free: Mask, max_steps: int) -> _DescentEnd:
+        """Return the end of at most `max_steps` steps of L-BFGS-B in the free entries of x."""
+        problem = self.problem
+        options = problem.options
+        x = np.where(is_free, np.clip(x, self.lowest, self.highest), x)
+        directions, bounds = self._directions(x, is_free)
+
+        def value(lengths: Array) -> tuple[float, Array]:
+            criterion, gradient = problem.value(x + directions @ lengths)
+            self.history.append(criterion)
+            return criterion, directions.T @ gradient
+
+        samples = options.gradient_count(problem.targets)
+        result = minimize(
+            value,
+            np.zeros(directions.shape[1]),
+            jac=True,
+            method="L-BFGS-B",
+            bounds=bounds.T,
+            options={
+                "maxiter": max_steps,
+                "gtol": options.tol * samples,
+                "ftol": tuning.ROUNDING_OF_VALUE,
+                "maxcor": tuning.STEPS_REMEMBERED,
+            },
+        )
+        # At a bound, a derivative counts only if the criterion falls towards the inside.
+        # L-BFGS-B may stop for another reason than `gtol`, so the largest one is computed here.
+        derivatives = np.where(result.x <= bounds[0], np.minimum(result.jac, 0.0), result.jac)
+        derivatives = np.where(result.x >= bounds[1], np.maximum(derivatives, 0.0), derivatives)
+        largest_derivative = float(np.abs(derivatives).max(initial=0.0))
+        return _DescentEnd(x + directions @ result.x, float(result.fun), largest_derivative)
+
+    def _directions(self, x: Array, is_free: Mask) -> tuple[Array, Array]:
+        """Return the directions in which x may move, and the range of the steps along them.
+
+        A direction moves one logarithm, or the log weights that a column of `ties` holds together.
+
+        Returns
+        -------
+        directions : ndarray of shape (len(x), d)
+        bounds : ndarray of shape (2, d)
+        """
+        ties = self.ties
+        P = self.problem.n_kernels
+        moves_alone = is_free & ((ties is None) | (np.arange(len(x)) >= P))
+        directions = np.eye(len(x))[:, moves_alone]
+        bounds = np.array([self.lowest - x, self.highest - x])[:, moves_alone]
+        if ties is None:
+            return directions, bounds
+        least, largest = self.problem.options.range
+        half_range = np.full((2, ties.shape[1]), 0.5 * (largest - least))
+        tied_bounds = half_range * [[-1.0], [1.0]]
+        tied_directions = np.vstack([ties, np.zeros((len(x) - P, ties.shape[1]))])
+        return np.hstack([directions, tied_directions]), np.hstack([bounds, tied_bounds])
+
+
+def learn_from_subset(
+    stack: MatrixStack,
+    targets: RidgeTargets,
+    rows: Indices,
+    options: RidgeOptions,
+    **parameters: Any,
+) -> RidgeLearned:
+    """Return the machine of all samples with weights that are learned from some of them.
+
+    The ridge is that of all samples, unless it is given. The `stationarity` is the larger one of
+    that of the search on some samples and of the derivative in log α on all samples.
+
+    Parameters
+    ----------
+    stack : MatrixStack
+        The kernels of all samples.
+    targets : RidgeTargets
+        The targets of all samples.
+    rows : ndarray
+        Ascending numbers of the samples that weights are learned from.
+    options : RidgeOptions
+        The criterion and its priors.
+    **parameters
+        Further parameters of `search_ridge`.
+    """
+    subset_stack = stack.take(rows, stored=True)
+    subset_targets = targets.take(rows)
+    alpha_is_given = parameters.get("alpha") is not None
     with threads_for(len(rows)):
-        part = learn_ridge(some, targets_of_some, **known, options=options)
-        point = RidgePoint(part.weights, part.alpha, part.scale, {})
+        subset_fit = learn_ridge(subset_stack, subset_targets, **parameters, options=options)
+        point = RidgePoint(subset_fit.weights, subset_fit.alpha, subset_fit.scale, {})
         curvature = 0.0
-        if not is_given:
-            curvature = ridge_curvature(matrix_problem(some, targets_of_some, options), point)
+        if not alpha_is_given:
+            subset_problem = matrix_problem(subset_stack, subset_targets, options)
+            curvature = ridge_curvature(subset_problem, point)
     problem = matrix_problem(stack, targets, options)
-    if is_given:
-        machine, stationarity = problem.machine(point), part.stationarity
+    if alpha_is_given:
+        machine = problem.machine(point)
+        stationarity = subset_fit.stationarity
     else:
-        curvature *= float(targets.weight.sum() / targets_of_some.weight.sum())
-        point, machine, slope = relearn_ridge(problem, point, curvature)
-        stationarity = max(part.stationarity, abs(slope) / options.slope_count(targets))
-    learned = replace(part, alpha=point.alpha, scale=point.scale, stationarity=stationarity)
+        curvature *= float(targets.weight.sum() / subset_targets.weight.sum())
+        point, machine, derivative = relearn_ridge(problem, point, curvature)
+        ridge_stationarity = abs(derivative) / options.gradient_count(targets)
+        stationarity = max(subset_fit.stationarity, ridge_stationarity)
+    learned = replace(subset_fit, alpha=point.alpha, scale=point.scale, stationarity=stationarity)
     return replace(learned, **vars(problem.with_prior(learned.logs(), machine)))
 
 
-def _place_of_start(
+def _first_start(
     start: RidgeLearned | RidgeStart | None, n_kernels: int, options: RidgeOptions
 ) -> RidgeStart:
-    """Return the start that is given, that of the fit that is given, or that of the options."""
+    """Return the given start, the one that a given fit started from, or that of the options."""
     if isinstance(start, RidgeStart):
         return start
     if isinstance(start, RidgeLearned):
@@ -560,23 +698,27 @@ def _place_of_start(
 def _learn_start(
     problem: RidgeProblem, alpha: float | None, weights: Array | None
 ) -> RidgeStart | None:
-    """Return ridge and scale of at most a third of the samples, whose systems cost a 27th, with
-    equal weights.
+    """Return equal weights with the ridge and scale of at most a third of the samples.
 
-    The weights of the third lead to higher criteria of all samples on some data. It is None of few
-    samples, where systems are no matrices, where widths are learned or the ridge is given, and
-    where one start is all that is tried.
+    The linear systems of the third cost a 27th. Its weights are not used: on some data they lead to
+    a larger criterion of all samples. The result is None where a start on a third is not worth its
+    cost or not possible: with few samples, without matrices, where widths are learned, where the
+    ridge is given, and where only one start is to be tried.
     """
-    form, targets, options = problem.form, problem.targets, problem.options
-    if options.n_init == 1 or alpha is not None or not isinstance(form, MatrixForm) or form.widths:
+    form = problem.form
+    targets = problem.targets
+    options = problem.options
+    if options.n_init == 1 or alpha is not None:
+        return None
+    if not isinstance(form, MatrixForm) or form.widths:
         return None
     stack = form.stack
     count = min(stack.n_samples // 3, stack.part_samples)
     if count < options.first_rows:
         return None
     rows = targets.spread(count)
-    part = stack.take(rows, stored=True)
-    point = search_ridge(part, targets.take(rows), weights=weights, options=options).point
+    third = stack.take(rows, stored=True)
+    point = search_ridge(third, targets.take(rows), weights=weights, options=options).point
     return RidgeStart(float(point.weights.mean()), point.alpha, point.scale)
 
 
@@ -586,14 +728,17 @@ def make_ridge_problem(
     widths: Mapping[int, RadialWidths],
     options: RidgeOptions,
 ) -> RidgeProblem:
-    """Return the criterion in features, if the stack has them, in a form of the stack's own, or
-    else in matrices."""
+    """Return the criterion in the form that suits the stack.
+
+    It is computed from products for kernels that cannot be factorised, from features if there are
+    fewer of them than samples, else from matrices.
+    """
     if not stack.can_be_factorised:
         return problem_by_products(stack, targets, options)
     if stack.widths is None:
         return matrix_problem(stack.for_many_combinations(), targets, options, widths)
     if stack.n_samples <= int(np.sum(stack.widths)):
-        # Matrices are the smaller, and leave the digits of samples whose targets are met.
+        # Matrices are smaller than features here, and keep more digits of residuals near zero.
         features = dict(stack.features(slice(0, stack.n_samples), range(stack.n_kernels)))
         exact = [features[m].astype(np.float64) for m in range(stack.n_kernels)]
         matrices = StoredStack(np.array([Z @ Z.T for Z in exact]))
@@ -605,8 +750,10 @@ def make_ridge_problem(
 def problem_by_products(
     stack: GramStack, targets: RidgeTargets, options: RidgeOptions
 ) -> RidgeProblem:
-    """Return the criterion for kernels that are known by products alone; a family registers that of
-    its stack."""
+    """Return the criterion for kernels that are known by products alone.
+
+    A family registers the function for its kind of stack.
+    """
     raise NotImplementedError(f"{type(stack).__name__} has no criterion of least squares.")
 
 
@@ -624,8 +771,11 @@ def matrix_problem(
 def feature_problem(
     stack: FeatureStack, targets: RidgeTargets, options: RidgeOptions
 ) -> RidgeProblem:
-    """Return the criterion in features; the leave-one-out errors of some samples, or groups, stand
-    for all."""
+    """Return the criterion in features.
+
+    The leave-one-out errors are those of some samples, or of some groups, in place of all; see
+    `RidgeOptions.left_out_rows`.
+    """
     if options.criterion == "evidence":
         form = FeatureForm.of_targets(stack, targets.weight, targets.Y, targets.groups)
         return RidgeProblem(form, targets, options)
@@ -642,7 +792,8 @@ def feature_problem(
             targets.labels,
         )
         groups = [targets.groups[number] for number in numbers]
-        rows, row_groups = np.concatenate(groups), consecutive(groups)
+        rows = np.concatenate(groups)
+        row_groups = consecutive(groups)
     form = FeatureForm.of_targets(
         stack, targets.weight, targets.Y, targets.groups, rows, row_groups
     )
@@ -654,11 +805,10 @@ def feature_problem(
 # The ridge of all samples at the weights of some --------------------------------------------------
 
 
-def ridge_slope(
+def derivative_in_ridge(
     problem: RidgeProblem, point: RidgePoint, system: MatrixLeastSquares
 ) -> tuple[float, float]:
-    """Return the slope of the criterion in log α at given weights, and the scale a that minimises
-    it there.
+    """Return the derivative of the criterion in log α at fixed weights, and the best scale a there.
 
     Parameters
     ----------
@@ -667,9 +817,11 @@ def ridge_slope(
     point : RidgePoint
         Weights, ridge and scale.
     system : MatrixLeastSquares
-        The system there, in single or double precision.
+        The system of the point, in single or double precision.
     """
-    targets, ridge, scale = problem.targets, point.alpha / problem.targets.weight, point.scale
+    targets = problem.targets
+    ridge = point.alpha / targets.weight
+    scale = point.scale
     if problem.options.criterion == "evidence":
         diagonal = evidence_diagonal(system, targets.Y, system.solve(targets.Y))
     else:
@@ -682,72 +834,91 @@ def ridge_slope(
 
 
 def ridge_curvature(
-    problem: RidgeProblem, point: RidgePoint, apart: float = CURVATURE_STEP
+    problem: RidgeProblem, point: RidgePoint, step: float = tuning.CURVATURE_STEP
 ) -> float:
-    """Return the second derivative of the criterion in log α by the difference of two slopes."""
+    """Return the second derivative of the criterion in log α, by a central difference."""
     form = problem.form
     assert isinstance(form, MatrixForm)
-    slopes = []
+    derivatives = []
     for sign in (-1.0, 1.0):
-        end = replace(point, alpha=point.alpha * float(np.exp(sign * apart)))
-        slopes.append(ridge_slope(problem, end, form.at(end.weights, end.alpha))[0])
-    return (slopes[1] - slopes[0]) / (2.0 * apart)
+        trial = replace(point, alpha=point.alpha * float(np.exp(sign * step)))
+        system = form.at(trial.weights, trial.alpha)
+        derivatives.append(derivative_in_ridge(problem, trial, system)[0])
+    return (derivatives[1] - derivatives[0]) / (2.0 * step)
 
 
 def relearn_ridge(
     problem: RidgeProblem, point: RidgePoint, curvature: float
 ) -> tuple[RidgePoint, RidgeMachine, float]:
-    """Return given weights with the ridge of these samples, the machine, and the slope that is left
-    in log α.
+    """Return fixed weights with the ridge of all samples, and the machine there.
 
-    Every step takes a factorisation, and ends where the slope is at most `RidgeOptions.tol` per
-    sample.
+    Every step takes a factorisation. Steps end where the derivative in log α is at most
+    `RidgeOptions.tol` per sample.
 
     Parameters
     ----------
     problem : RidgeProblem
         In matrices.
     point : RidgePoint
-        Where to start.
+        The weights, and the ridge and scale to start from.
     curvature : float
         The second derivative of the criterion in log α to start with.
+
+    Returns
+    -------
+    point : RidgePoint
+        The weights with the new ridge and scale.
+    machine : RidgeMachine
+        The machine there, its value without the priors.
+    derivative : float
+        The derivative in log α at the last step, with the prior.
     """
-    form, targets, options = problem.form, problem.targets, problem.options
+    form = problem.form
+    targets = problem.targets
+    options = problem.options
     assert isinstance(form, MatrixForm)
     K, _ = form.combine(point)
-    offset, weight = centre(K), targets.weight
-    # Single precision shows the slope where rounding is far below the ridge; graphics processors
-    # gain nothing.
+    offset = centre(K)
+    weight = targets.weight
+    # Single precision is enough where its rounding is far below the ridge. Graphics processors gain
+    # nothing by it.
     least_ridge_of_single = np.inf
     if backend_of(K).name == "numpy":
-        least_ridge_of_single = SINGLE_PRECISION_FROM * float(np.linalg.norm(K))
+        least_ridge_of_single = tuning.SINGLE_PRECISION_FROM * float(np.linalg.norm(K))
     least_alpha = options.least_ridge * len(weight) * float(point.weights.sum())
-    search = LevelSearch(max(options.range[0], np.log(least_alpha)), options.range[1], curvature)
-    log_alpha, scale = float(np.log(point.alpha)), point.scale
+    lowest = max(options.range[0], np.log(least_alpha))
+    search = DerivativeSearch(lowest, options.range[1], curvature)
+    log_alpha = float(np.log(point.alpha))
+    scale = point.scale
     for _ in range(options.ridge_steps):
         point = replace(point, alpha=float(np.exp(log_alpha)), scale=scale)
         ridge = point.alpha / weight
         dtype = np.float32 if ridge.min() > least_ridge_of_single else np.float64
         system = MatrixLeastSquares.of_centred(K, offset, ridge, dtype)
-        slope, scale = ridge_slope(problem, point, system)
-        slope += 2.0 * options.alpha_prior * (log_alpha - options.alpha_mean)
-        slope = search.record(log_alpha, slope)
-        if abs(slope) <= options.tol * options.slope_count(targets):
+        derivative, scale = derivative_in_ridge(problem, point, system)
+        derivative += 2.0 * options.alpha_prior * (log_alpha - options.alpha_mean)
+        derivative = search.record(log_alpha, derivative)
+        if abs(derivative) <= options.tol * options.gradient_count(targets):
             break
         log_alpha = search.next_point()
+
+    # The machine at the last ridge, in double precision.
     exact = MatrixLeastSquares.of_centred(K, offset, ridge)
     machine = form.solved_machine(exact, K, point, problem.loss_of(targets))
     if options.criterion == "evidence":
-        return point, machine, slope
-    point = replace(point, scale=targets.best_scale(machine.residuals, scale, options.scale_prior))
-    return point, replace(machine, value=targets.loss(machine.residuals, point.scale)[0]), slope
+        return point, machine, derivative
+    scale = targets.best_scale(machine.residuals, scale, options.scale_prior)
+    point = replace(point, scale=scale)
+    machine = replace(machine, value=targets.loss(machine.residuals, scale)[0])
+    return point, machine, derivative
 
 
-class LevelSearch:
-    """Looks for a minimum of a function of one variable by its slopes.
+class DerivativeSearch:
+    """A search for a minimum of a function of one variable by its derivatives.
 
-    Steps are those of Newton with the secant of the last two slopes. They are at most two long, and
-    bisect where they would leave the interval that is known to hold a minimum.
+    Steps are those of Newton with the secant of the last two derivatives. They are no longer than
+    `tuning.LONGEST_STEP`, and bisect the interval that is known to hold a minimum if they would
+    leave it.
 
     Parameters
     ----------
@@ -757,22 +928,25 @@ class LevelSearch:
         The second derivative to start with.
     """
 
-    longest_step = 2.0
-
     def __init__(self, lowest: float, highest: float, curvature: float) -> None:
-        self.lowest, self.highest, self.curvature = lowest, highest, curvature
-        self.point = self.slope = np.nan
-        # The function falls at the lower end, and rises at the upper one.
-        self.lower, self.upper = -np.inf, np.inf
+        self.lowest = lowest
+        self.highest = highest
+        self.curvature = curvature
+        self.point = np.nan
+        self.derivative = np.nan
+        # The interval that holds a minimum: the function falls at its lower end, and rises at its
+        # upper one.
+        self.lower = -np.inf
+        self.upper = np.inf
 
-    def record(self, point: float, slope: float) -> float:
-        """Take note of the slope at a point, and return what of it does not lead out of the
-        range."""
-        moved = point - self.point
-        if np.isfinite(moved) and moved != 0:
-            self.curvature = (slope - self.slope) / moved
-        self.point, self.slope = point, slope
-        if slope < 0:
+    def record(self, point: float, derivative: float) -> float:
+        """Add the derivative at a point, and return it, or zero if it leads out of the range."""
+        step = point - self.point
+        if np.isfinite(step) and step != 0:
+            self.curvature = (derivative - self.derivative) / step
+        self.point = point
+        self.derivative = derivative
+        if derivative < 0:
             self.lower = point
             if self.upper <= point:
                 self.upper = np.inf
@@ -780,32 +954,38 @@ class LevelSearch:
             self.upper = point
             if self.lower >= point:
                 self.lower = -np.inf
-        leads_out = (point <= self.lowest and slope > 0) or (point >= self.highest and slope < 0)
-        return 0.0 if leads_out else slope
+        leads_below = point <= self.lowest and derivative > 0
+        leads_above = point >= self.highest and derivative < 0
+        return 0.0 if leads_below or leads_above else derivative
 
     def next_point(self) -> float:
-        """Return where the slope is to be looked at next."""
-        step = -self.longest_step * float(np.sign(self.slope))
+        """Return the point whose derivative is to be computed next."""
+        longest = tuning.LONGEST_STEP
         if self.curvature > 0:
-            step = float(
-                np.clip(-self.slope / self.curvature, -self.longest_step, self.longest_step)
-            )
-        following = self.point + step
-        if not self.lower < following < self.upper:
-            following = 0.5 * (self.lower + self.upper)
-        return float(np.clip(following, self.lowest, self.highest))
+            step = float(np.clip(-self.derivative / self.curvature, -longest, longest))
+        else:
+            step = -longest * float(np.sign(self.derivative))
+        trial = self.point + step
+        if not self.lower < trial < self.upper:
+            trial = 0.5 * (self.lower + self.upper)
+        return float(np.clip(trial, self.lowest, self.highest))
+
+
+# The criterion with its priors --------------------------------------------------------------------
 
 
 class RidgeForm(Protocol):
-    """Kernels and targets in the form in which a criterion is computed: matrices, features, or
-    products alone."""
+    """Kernels and targets in a form from which a criterion is computed.
+
+    The form is of matrices, of features, or of products alone.
+    """
 
     @property
     def stack(self) -> Any:
         """The kernels."""
 
     def judge(self, point: RidgePoint, loss: Loss | None) -> Judged:
-        """Return the criterion and its slopes at a point; without a loss it is the evidence."""
+        """Return the criterion at a point with its derivatives; without a loss, the evidence."""
 
     def machine(self, point: RidgePoint, loss: Loss | None) -> RidgeMachine:
         """Return the machine at a point."""
@@ -815,19 +995,21 @@ class RidgeForm(Protocol):
 
 
 class RidgeProblem:
-    """The criterion with its priors, as a function of the logarithms of weights, ridge, scale and
-    widths.
+    """The criterion with its priors, as a function of x.
+
+    x are the logarithms of the P weights, the ridge, the scale and all widths, in this order. Of
+    the ridge it is log(α − `least_ridge` · Σ η), which keeps α above the least ridge.
 
     Parameters
     ----------
     form : RidgeForm
         The kernels, with the weights of the samples and the targets.
     targets : RidgeTargets
-        The same targets, and what judges their outputs.
+        Targets and weights of all samples.
     options : RidgeOptions
         The criterion and its priors.
     judged : RidgeTargets, optional
-        Those whose residuals are judged during the search; by default all.
+        The samples whose residuals enter the criterion during the search; by default all.
     widths : dict of int to RadialWidths, optional
         The kernels that have widths to learn.
     """
@@ -840,72 +1022,88 @@ class RidgeProblem:
         judged: RidgeTargets | None = None,
         widths: Mapping[int, RadialWidths] | None = None,
     ) -> None:
-        self.form, self.targets, self.options = form, targets, options
-        self.judged = targets if judged is None else judged
+        self.form = form
+        self.targets = targets
+        self.options = options
+        self.judged_targets = targets if judged is None else judged
         self.n_kernels = form.stack.n_kernels
-        # What the log-loss multiplies outputs with.
+        # Only the log-loss of classes multiplies outputs with a scale.
         self.has_scale = options.criterion == "loo" and targets.labels is not None
-        self.widths, self.least_ridge = dict(widths or {}), options.least_ridge * targets.Y.shape[0]
+        self.widths = dict(widths or {})
+        # The least α over the sum of the weights.
+        self.least_ridge = options.least_ridge * targets.Y.shape[0]
 
     def loss_of(self, targets: RidgeTargets) -> Loss | None:
-        """Return what the criterion makes of residuals of samples left out; None for the
-        evidence."""
+        """Return the loss of residuals of samples left out; None for the evidence."""
         return None if self.options.criterion == "evidence" else targets.loss
 
     def judge(self, point: RidgePoint) -> Judged:
-        """Return the criterion without its priors, and its slopes."""
-        return self.form.judge(point, self.loss_of(self.judged))
+        """Return the criterion without its priors, and its derivatives."""
+        return self.form.judge(point, self.loss_of(self.judged_targets))
 
     def machine(self, point: RidgePoint) -> RidgeMachine:
-        """Return the machine, its value without the priors."""
+        """Return the machine at a point; its value is that of all samples, without priors."""
         return self.form.machine(point, self.loss_of(self.targets))
 
     def read(self, x: Array) -> RidgePoint:
-        """Return the parameters."""
+        """Return the parameters at x."""
         P = self.n_kernels
-        ends = np.cumsum([len(one.start) for one in self.widths.values()])
-        parts = np.split(x[P + 2 :], ends[:-1]) if len(ends) else []
-        widths = dict(zip(self.widths, parts, strict=True))
+        widths = {}
+        first = P + 2
+        for m, kernel_widths in self.widths.items():
+            stop = first + len(kernel_widths.start)
+            widths[m] = x[first:stop]
+            first = stop
         weights = np.exp(x[:P])
         alpha = float(np.exp(x[P])) + self.least_ridge * float(weights.sum())
         return RidgePoint(weights, alpha, float(np.exp(x[P + 1])), widths)
 
     def value(self, x: Array) -> tuple[float, Array]:
-        """Return the criterion with its priors, and its slopes."""
+        """Return the criterion with its priors at x, and its gradient."""
         point = self.read(x)
-        judged, (prior, pull) = self.judge(point), self.prior(x)
-        by_weights = judged.weights + judged.alpha * self.least_ridge * point.weights / point.alpha
-        in_alpha = judged.alpha * float(np.exp(x[self.n_kernels])) / point.alpha
-        in_scale = judged.scale if self.has_scale else 0.0
-        slopes = np.concatenate([by_weights, [in_alpha, in_scale], *judged.widths])
-        return judged.value + prior, slopes + pull
+        criterion = self.judge(point)
+        prior, prior_gradient = self.prior(x)
+        # α = exp(x[P]) + least_ridge · Σ η, so a weight changes α, too.
+        in_weights = (
+            criterion.weights + criterion.alpha * self.least_ridge * point.weights / point.alpha
+        )
+        in_alpha = criterion.alpha * float(np.exp(x[self.n_kernels])) / point.alpha
+        in_scale = criterion.scale if self.has_scale else 0.0
+        gradient = np.concatenate([in_weights, [in_alpha, in_scale], *criterion.widths])
+        return criterion.value + prior, gradient + prior_gradient
 
     def with_prior(self, x: Array, machine: RidgeMachine) -> RidgeMachine:
-        """Return the machine at x, the priors added to its criterion."""
+        """Return the machine with the priors at x added to its value."""
         return replace(machine, value=machine.value + self.prior(x)[0])
 
     def at_mode_of_prior(self, x: Array, free: Mask) -> Array:
-        """Return x with the logarithms of weights, ridge and scale that are free at their largest
-        prior."""
+        """Return x with its free entries, but for widths, at the mode of their priors."""
         P = self.n_kernels
         mode = x.copy()
         mode[: P + 2] = [*np.full(P, -np.log(P)), self.options.alpha_mean, 0.0]
         return np.where(free, mode, x)
 
     def prior(self, x: Array) -> tuple[float, Array]:
-        """Return the priors, in nats, and their slopes."""
-        P, o = self.n_kernels, self.options
+        """Return the priors at x, in nats, and their gradient."""
+        P = self.n_kernels
+        options = self.options
+        # Log η relative to equal weights of sum one; given weights of zero have no prior.
         with np.errstate(invalid="ignore"):
-            off = np.where(np.isfinite(x[:P]), x[:P] + np.log(P), 0.0)
-        apart = np.concatenate([off, [x[P] - o.alpha_mean, x[P + 1]]])
-        strength = np.concatenate(
-            [np.full(P, o.weight_prior), [o.alpha_prior, o.scale_prior * self.has_scale]]
+            log_weights = np.where(np.isfinite(x[:P]), x[:P] + np.log(P), 0.0)
+        deviations = np.concatenate([log_weights, [x[P] - options.alpha_mean, x[P + 1]]])
+        scale_strength = options.scale_prior * self.has_scale
+        strengths = np.concatenate(
+            [np.full(P, options.weight_prior), [options.alpha_prior, scale_strength]]
         )
-        value, pull = float(strength @ apart**2), [2.0 * strength * apart]
+        value = float(strengths @ deviations**2)
+        gradient = [2.0 * strengths * deviations]
         log_widths_of_kernels = self.read(x).log_widths if self.widths else {}
         for m, log_widths in log_widths_of_kernels.items():
             mean = float(log_widths.mean())
-            off, moved = log_widths - mean, mean - float(self.widths[m].start.mean())
-            value += o.column_prior * float(off @ off) + o.width_prior * moved**2
-            pull.append(2.0 * (o.column_prior * off + o.width_prior * moved / len(off)))
-        return value, np.concatenate(pull)
+            columns = log_widths - mean
+            shift = mean - float(self.widths[m].start.mean())
+            squares = float(columns @ columns)
+            value += options.column_prior * squares + options.width_prior * shift**2
+            in_widths = options.column_prior * columns + options.width_prior * shift / len(columns)
+            gradient.append(2.0 * in_widths)
+        return value, np.concatenate(gradient)

@@ -1,4 +1,4 @@
-"""What the closed form of leave-one-out knows of a fit: residuals, deviations and probabilities."""
+"""Residuals, deviations and probabilities by the closed form of leave-one-out."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from kernelmosaic.engine.conformal import BLOCK, Unseen
 from kernelmosaic.engine.expansion import Function
 from kernelmosaic.engine.tasks import per_class
 from kernelmosaic.gram.feature_maps import FeatureMaps
+from kernelmosaic.ridge import tuning
 from kernelmosaic.solvers.least_squares import MatrixLeastSquares, softmax_loss, variances
 
 
@@ -38,9 +39,9 @@ class LeftOutMachines:
     residuals : ndarray of shape (n, outputs)
         Targets minus outputs of the machine without the sample, by the weights of the model.
     unseen_residuals : ndarray of shape (n, outputs)
-        The same, of some samples by weights that had not seen them.
+        The same; for samples that folds judged, by weights that had not seen them.
     seen_share : float
-        How much residuals by weights that had seen the sample count where outputs are calibrated.
+        The fraction of the calibration for outputs by weights that have seen the sample.
     left_out_outputs : ndarray of shape (n, outputs)
         Targets minus unseen residuals.
     covariance : ndarray of shape (D + 1, D + 1), or None
@@ -97,8 +98,8 @@ class LeftOutMachines:
             k = expansion.placed(X, self.X)
             return variances(K, self.ridge, k, expansion.diagonal(X))
         strips = []
-        for _, (part,) in expansion.sums.strips(X, None):
-            Z = self.features(part)
+        for _, (X_strip,) in expansion.sums.strips(X, None):
+            Z = self.features(X_strip)
             strips.append(np.einsum("ij,ij->i", Z @ self.covariance, Z))
         return np.concatenate(strips)
 
@@ -125,7 +126,8 @@ class LeftOut(Unseen):
         if not left_out.has_matrix:
             yield outputs[:, np.newaxis], outputs[:, np.newaxis]
             return
-        residuals, groups = left_out.residuals, left_out.groups
+        residuals = left_out.residuals
+        groups = left_out.groups
         influence = left_out.influence(X, left_out.X)
         group_of_sample = np.arange(len(residuals))
         for number, members in enumerate(groups or []):
@@ -180,9 +182,9 @@ class ScaledSoftmax:
 
     @classmethod
     def fit(cls, outputs: Array, labels: Indices, weight: Array) -> tuple[ScaledSoftmax, Array]:
-        """Minimise the log-loss of softmax(a f + b), and return it with what b adds to f.
+        """Return the softmax(a f + b) of least log-loss, and the shift b / a of the outputs f.
 
-        The priors, in nats, are 3 b² and 0.02 (log a)².
+        The priors, in nats, are `tuning.CONSTANT_PRIOR` · ‖b‖² and `tuning.SCALE_PRIOR` · (log a)².
 
         Parameters
         ----------
@@ -191,7 +193,7 @@ class ScaledSoftmax:
         labels : ndarray of shape (n,)
             The places of the classes.
         weight : ndarray of shape (n,)
-            How much every sample counts.
+            Weights of the samples.
 
         Returns
         -------
@@ -203,10 +205,12 @@ class ScaledSoftmax:
         def value(x: Array) -> tuple[float, Array]:
             log_scale, constants = x[0], x[1:]
             z = np.exp(log_scale) * scores + constants
-            loss, slope = softmax_loss(z, labels, weight)
-            prior = 0.02 * log_scale**2 + 3.0 * float(constants @ constants)
-            in_scale = np.exp(log_scale) * float(np.sum(slope * scores)) + 0.04 * log_scale
-            in_constants = slope.sum(axis=0) + 6.0 * constants
+            loss, gradient = softmax_loss(z, labels, weight)
+            squares = float(constants @ constants)
+            prior = tuning.SCALE_PRIOR * log_scale**2 + tuning.CONSTANT_PRIOR * squares
+            in_scale = np.exp(log_scale) * float(np.sum(gradient * scores))
+            in_scale = in_scale + 2.0 * tuning.SCALE_PRIOR * log_scale
+            in_constants = gradient.sum(axis=0) + 2.0 * tuning.CONSTANT_PRIOR * constants
             return loss + prior, np.concatenate([[in_scale], in_constants])
 
         start = np.zeros(1 + scores.shape[1])

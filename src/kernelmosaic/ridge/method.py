@@ -46,7 +46,7 @@ from kernelmosaic.ridge.learning import (
     RidgeSearch,
     RidgeStart,
     RidgeTargets,
-    learn_from_some,
+    learn_from_subset,
     learn_ridge,
     search_ridge,
 )
@@ -73,9 +73,9 @@ class RidgeTask(Task):
 
     merges_repeats: ClassVar[bool] = False
 
-    def prepared(self, given: FitInput) -> Self:
-        groups = None if given.groups is None else members_of_groups(given.groups)
-        return replace(self, groups=groups, order=given.order)
+    def prepared(self, inputs: FitInput) -> Self:
+        groups = None if inputs.groups is None else members_of_groups(inputs.groups)
+        return replace(self, groups=groups, order=inputs.order)
 
     def targets(self, y: TargetLike, weight: Array) -> RidgeTargets:
         """Return what is fitted, for the targets and weights of all samples."""
@@ -98,8 +98,8 @@ class RidgeNumbers(RidgeTask):
 
     is_flat: bool = True
 
-    def prepared(self, given: FitInput) -> Self:
-        return replace(super().prepared(given), is_flat=given.y.ndim == 1)
+    def prepared(self, inputs: FitInput) -> Self:
+        return replace(super().prepared(inputs), is_flat=inputs.y.ndim == 1)
 
     def targets(self, y: TargetLike, weight: Array) -> RidgeTargets:
         return RidgeTargets.of_numbers(y.reshape(len(y), -1), weight)
@@ -112,9 +112,9 @@ class RidgeNumbers(RidgeTask):
 class RidgeClasses(RidgeTask):
     """Classes: ±1 for two of them, indicators of several."""
 
-    def prepared(self, given: FitInput) -> Self:
-        classes = find_classes(given.y, given.weight, self.name)
-        return replace(super().prepared(given), classes=classes)
+    def prepared(self, inputs: FitInput) -> Self:
+        classes = find_classes(inputs.y, inputs.weight, self.name)
+        return replace(super().prepared(inputs), classes=classes)
 
     def targets(self, y: TargetLike, weight: Array) -> RidgeTargets:
         return RidgeTargets.of_classes(Labels(self.classes).codes(y), weight)
@@ -143,27 +143,28 @@ def members_of_groups(group: Indices) -> list[Indices]:
 
 @dataclass(frozen=True)
 class RidgeSamples:
-    """What a criterion reads of the samples.
+    """The samples with their kernels and targets, as a criterion reads them.
 
     Attributes
     ----------
-    given : FitInput
+    inputs : FitInput
         The samples as the kernels read them.
     targets : RidgeTargets
         Their targets.
     data : TrainingSet
         Their kernels.
     with_widths : RidgeLearned or None
-        What was learned together with widths, or from a subset in place of matrices of all samples.
+        The fit to a subset that learned widths, or from which features of all samples were chosen;
+        None without either.
     subset : ndarray or None
         The samples that weights are learned from; None means all.
     options : KernelOptions
-        The kernels as given, before widths are learned.
+        The kernels as the user gave them, before widths are learned.
     exact_options : KernelOptions
-        Those of `data` before features took the place of matrices.
+        The kernels of `data`, exact even if `data` has features in place of matrices.
     """
 
-    given: FitInput
+    inputs: FitInput
     targets: RidgeTargets
     data: TrainingSet
     with_widths: RidgeLearned | None
@@ -173,7 +174,7 @@ class RidgeSamples:
 
     @property
     def n_units(self) -> int:
-        """The groups, or samples, that weights are learned from."""
+        """The number of groups, or of single samples, that weights are learned from."""
         targets = self.targets if self.subset is None else self.targets.take(self.subset)
         return targets.n_units
 
@@ -187,7 +188,7 @@ class RidgeSamples:
 
 @dataclass(frozen=True)
 class WeightSearch:
-    """How weights are learned, and how well those of folds do on samples that they had not seen.
+    """The criterion to learn weights by, and the residuals by which it was chosen.
 
     Attributes
     ----------
@@ -196,12 +197,12 @@ class WeightSearch:
     n_effective : float or None
         The effective number of kernels; None where no weights are learned.
     judged, unseen : ndarray or None
-        Numbers of samples, and their residuals by weights learned without them; None where those of
-        the machine are as good, or are such.
+        Numbers of samples, and their leave-one-out residuals by weights learned without them. None
+        if the residuals by the weights of the model serve as well.
     seen_share : float
-        How much residuals by weights that had seen the sample count where outputs are calibrated.
+        The fraction of the calibration for outputs by weights that have seen the sample.
     start : RidgeStart or None
-        What the folds learned in the mean, from where the weights of all samples are near.
+        Where the search for the weights of all samples starts: the mean of what folds learned.
     """
 
     options: RidgeOptions
@@ -211,13 +212,13 @@ class WeightSearch:
     seen_share: float = 1.0
     start: RidgeStart | None = None
 
-    #: A criterion proves no bound, so nothing says why none was reached.
+    #: The reason why a gap was not reached, which `Fit` reads; a criterion has no gap.
     stalled: ClassVar[None] = None
 
 
 @dataclass(frozen=True)
 class FoldProblem:
-    """The samples that weights of folds judge.
+    """The samples that are judged by weights of folds.
 
     Attributes
     ----------
@@ -226,7 +227,7 @@ class FoldProblem:
     data, stack, targets : TrainingSet, MatrixStack or FeatureStack, RidgeTargets
         Their kernels and targets.
     folds : list of Fold
-        By the places of the samples in `rows`.
+        Folds of these samples, by their places in `rows`.
     judged : ndarray
         The numbers of the samples whose residuals are wanted.
     """
@@ -246,7 +247,7 @@ class FoldProblem:
 
 @dataclass(frozen=True)
 class RidgeResult:
-    """What was learned by a criterion.
+    """The machine that was learned by a criterion.
 
     Attributes
     ----------
@@ -278,10 +279,10 @@ class CriterionMethod(Method):
     uses_all_samples : bool
         Whether weights are learned from all samples, whatever `subsample` says.
     host_samples : int
-        Up to how many samples matrices stay on the host: products with many targets are worth a
-        device.
+        Largest number of samples whose matrices stay on the host; `MKLRidgeCV` sets zero where
+        many targets make products worth a device.
     samples : RidgeSamples or None
-        What was read of the samples; None before.
+        The samples, once `read` has read them.
     """
 
     criterion: str
@@ -303,20 +304,24 @@ class CriterionMethod(Method):
     # Reading samples ------------------------------------------------------------------------------
 
     def read(
-        self, recipe: Recipe, task: Task, given: FitInput, store: KernelStore | None
+        self, recipe: Recipe, task: Task, inputs: FitInput, store: KernelStore | None
     ) -> tuple[Self, TrainingSet]:
-        """Return the method with widths and with the form of the kernels, and their matrices."""
-        n = given.X.shape[0]
-        weight = np.ones(n) if given.weight is None else given.weight
-        (targets,) = task.machines(given.y, weight)
+        """Return the method with the samples, and the kernels of all samples.
+
+        Widths are learned first; then features are chosen if there are too many samples for
+        matrices.
+        """
+        n = inputs.X.shape[0]
+        weight = np.ones(n) if inputs.weight is None else inputs.weight
+        (targets,) = task.machines(inputs.y, weight)
         # 1. The kernels as given, with those of single columns written out if widths are learned.
         options = recipe.kernels.placed(n, self.host_samples)
-        options = replace(options, entries=written_out(options.entries, given))
+        options = replace(options, entries=written_out(options.entries, inputs))
         given_options = options
         # 2. Widths, by exact kernels of a subset.
         subset = self._rows_to_learn_from(targets, options)
         most_rows = RidgeOptions.width_rows if subset is None else len(subset)
-        with_widths = self._learn_widths(given, targets, options, most_rows)
+        with_widths = self._learn_widths(inputs, targets, options, most_rows)
         if with_widths is not None:
             options = replace(options, entries=entries_with_widths(options, with_widths))
         # 3. Features in place of matrices whose linear systems take more than minutes or memory.
@@ -325,19 +330,19 @@ class CriterionMethod(Method):
             budget = options.memory_budget
             if budget is None:
                 budget = default_budget(backend_on(options.device))
-            needs_memory = 3 * 8 * n * n > budget
+            needs_memory = tuning.EXACT_MATRICES * 8 * n * n > budget
             needs_minutes = options.device is None and n > tuning.EXACT_UP_TO
             if needs_memory or needs_minutes:
                 options, with_widths = self._in_features(
-                    options, given, targets, subset, with_widths, budget
+                    options, inputs, targets, subset, with_widths, budget
                 )
         if options.approximation is None:
             self._refuse_rank()
         # 4. The kernels of all samples.
         counted = DistinctSamples(np.arange(n), weight)
-        data = read_training_set(options, given.X, given.original, counted, store)
+        data = read_training_set(options, inputs.X, inputs.original, counted, store)
         samples = RidgeSamples(
-            given, targets, data, with_widths, subset, given_options, exact_options
+            inputs, targets, data, with_widths, subset, given_options, exact_options
         )
         return replace(self, samples=samples), data
 
@@ -365,7 +370,7 @@ class CriterionMethod(Method):
     def _in_features(
         self,
         options: KernelOptions,
-        given: FitInput,
+        inputs: FitInput,
         targets: RidgeTargets,
         subset: Indices,
         with_widths: RidgeLearned | None,
@@ -380,12 +385,13 @@ class CriterionMethod(Method):
         options : KernelOptions
             Those of the features.
         learned : RidgeLearned
-            What was learned from the subset.
+            The fit to the subset.
         """
-        n, subset_targets = len(targets.Y), targets.take(subset)
-        specs = lay_specs(options.entries, given.table)
+        n = len(targets.Y)
+        subset_targets = targets.take(subset)
+        specs = lay_specs(options.entries, inputs.table)
         n_kernels = len(specs)
-        if present_views(specs, given.X) is not None:
+        if present_views(specs, inputs.X) is not None:
             raise ValueError(
                 f"X: some samples lack a view, which exact kernels complete, but {n} samples are"
                 " too many for exact linear systems: give subsample=None for exact systems all the"
@@ -393,9 +399,8 @@ class CriterionMethod(Method):
                 " the cells of missing views, too, as scikit-learn's SimpleImputer does in an"
                 " earlier step of a pipeline."
             )
-        # Half of the budget holds five matrices of products of features, as `make_feature_stack`
-        # needs them.
-        most_features = int(np.sqrt(0.5 * budget / (5 * 8))) - 1
+        matrix_bytes = tuning.FEATURE_FRACTION * budget / (tuning.FEATURE_MATRICES * 8)
+        most_features = int(np.sqrt(matrix_bytes)) - 1
         if most_features < tuning.LEAST_FEATURES * n_kernels:
             raise MemoryError(
                 f"The {n} samples are too many for exact linear systems, and"
@@ -404,7 +409,7 @@ class CriterionMethod(Method):
             )
         counted = DistinctSamples(np.arange(len(subset)), subset_targets.weight)
         exact = replace(options, stores=True)
-        data = read_training_set(exact, given.X[subset], given.original, counted)
+        data = read_training_set(exact, inputs.X[subset], inputs.original, counted)
         with data.threads():
             learned = self.learn_on(data.stack, data, subset_targets, start=with_widths)
         fractions = learned.weights / learned.weights.sum()
@@ -422,7 +427,7 @@ class CriterionMethod(Method):
 
     def _learn_widths(
         self,
-        given: FitInput,
+        inputs: FitInput,
         targets: RidgeTargets,
         options: KernelOptions,
         most_rows: int,
@@ -432,10 +437,10 @@ class CriterionMethod(Method):
 
         Parameters
         ----------
-        given, targets, options
+        inputs, targets, options
             The samples, their targets and their kernels.
         most_rows : int
-            Of more samples than these, so many are taken, evenly spread.
+            Largest number of samples, evenly spread, that are taken.
         allowed_rows : ndarray, optional
             The samples that may be taken; by default all.
 
@@ -456,14 +461,14 @@ class CriterionMethod(Method):
                 f"normalize={options.normalize!r}: widths are learned with normalize='trace',"
                 " 'diagonal' or None."
             )
-        if sparse.issparse(given.X):
+        if sparse.issparse(inputs.X):
             raise ValueError(
                 "width='learn': widths are learned from dense samples; give X as an array."
             )
         entries = [
             replace(entry, kernel=with_width(entry.kernel, "median")) for entry in options.entries
         ]
-        rows = self._complete_rows(entries, given)
+        rows = self._complete_rows(entries, inputs)
         if allowed_rows is not None:
             rows = np.intersect1d(rows, allowed_rows)
         complete = targets.take(rows)
@@ -476,7 +481,7 @@ class CriterionMethod(Method):
         subset_targets = targets.take(rows)
         exact = replace(options, entries=entries, approximation=None, missing=None)
         counted = DistinctSamples.all_of(len(rows), subset_targets.weight)
-        data = read_training_set(exact, given.X[rows], given.original, counted)
+        data = read_training_set(exact, inputs.X[rows], inputs.original, counted)
         asarray = data.stack.backend.asarray
         widths = {
             m: RadialWidths(learner, asarray(data.views[m])) for m, learner in learners.items()
@@ -484,11 +489,11 @@ class CriterionMethod(Method):
         with data.threads():
             return self.learn_on(data.stack, data, subset_targets, widths=widths)
 
-    def _complete_rows(self, entries: list[Entry], given: FitInput) -> Indices:
+    def _complete_rows(self, entries: list[Entry], inputs: FitInput) -> Indices:
         """Return the samples that have all views, or raise if they are too few for widths."""
-        present = present_views(lay_specs(entries, given.table), given.X)
+        present = present_views(lay_specs(entries, inputs.table), inputs.X)
         if present is None:
-            return np.arange(len(given.X))
+            return np.arange(len(inputs.X))
         rows = np.flatnonzero(present.all(axis=1))
         if len(rows) < tuning.LEAST_COMPLETE_SAMPLES:
             raise ValueError(
@@ -501,14 +506,17 @@ class CriterionMethod(Method):
     # Choosing criterion and prior -----------------------------------------------------------------
 
     def learner(self, task: Task, data: TrainingSet, machines: Sequence[Any]) -> Any:
-        """Return the criterion and prior to learn weights by, judged on folds if need be."""
+        """Return the criterion and prior to learn weights by.
+
+        If there are few samples for each weight, they are chosen by residuals of folds.
+        """
         samples = self.samples
         assert samples is not None
         candidates, n_effective = self._candidates(
             data, data.stack, samples.targets, samples.n_units
         )
         if samples.n_widths > 0 or data.in_features:
-            # What comes before, widths and numbers of features, is learned by the first of them.
+            # Widths and numbers of features were learned before, by the first candidate.
             candidates = candidates[:1]
         is_given = self.weight_prior != "auto"
         seen_share = cross_fitting.RULE.seen_share(candidates[0].weight_prior, is_given)
@@ -518,10 +526,13 @@ class CriterionMethod(Method):
         problem = self._fold_problem(samples)
 
         def search(
-            stack: MatrixStack | FeatureStack, part: RidgeTargets, options: RidgeOptions, start: Any
+            stack: MatrixStack | FeatureStack,
+            fold_targets: RidgeTargets,
+            options: RidgeOptions,
+            start: Any,
         ) -> RidgeSearch:
-            parameters = self._given_parameters(problem.data, part)
-            return search_ridge(stack, part, options=options, start=start, **parameters)
+            parameters = self._given_parameters(problem.data, fold_targets)
+            return search_ridge(stack, fold_targets, options=options, start=start, **parameters)
 
         def stack_for(fold: Fold) -> tuple[MatrixStack | FeatureStack, RidgeLearned | None]:
             return self._stack_of_fold(samples, problem, fold)
@@ -546,10 +557,9 @@ class CriterionMethod(Method):
         targets: RidgeTargets,
         n_units: int,
     ) -> tuple[list[RidgeOptions], float | None]:
-        """Return the criteria, with their priors, that are tried, and the effective number of
-        kernels.
+        """Return the criteria to try, with their priors, and the effective number of kernels.
 
-        Where no weights are learned there is one criterion, and the number is None.
+        If no weights are learned there is one criterion, and the number is None.
         """
         options = RidgeOptions(tol=self.tol, max_iter=self.max_iter, n_init=self.n_init)
         n_weights = self._count_weights(data)
@@ -569,7 +579,7 @@ class CriterionMethod(Method):
         return cross_fitting.candidates(options, criterion, strength, is_given), n_effective
 
     def _count_weights(self, data: TrainingSet) -> int:
-        """Return how many weights, or factors of weights, are learned: none of a single kernel."""
+        """Return how many weights, or factors of weights, are learned: zero for one kernel."""
         if self._weights_are_tied:
             return int(ties_of_weights("factorized", data.kernel_set).shape[1])
         n_kernels = len(data.kernel_set)
@@ -583,10 +593,13 @@ class CriterionMethod(Method):
     def _fold_problem(self, samples: RidgeSamples) -> FoldProblem:
         """Return the samples that are judged by weights learned from others, and their folds.
 
-        Where weights are learned from less than half of the samples, the others have had no part in
-        them, and judge those that had: the weights of as many others do.
+        If weights are learned from at most half of the samples, there are two folds: this subset,
+        and a second one of as many other samples. The subset is judged by weights learned from the
+        second one; the residuals of all other samples are by weights that had not seen them anyway.
         """
-        data, targets, subset = samples.data, samples.targets, samples.subset
+        data = samples.data
+        targets = samples.targets
+        subset = samples.subset
         n = len(targets.Y)
         if subset is None or n < 2 * len(subset):
             most_rows = None if subset is None else len(subset)
@@ -600,7 +613,9 @@ class CriterionMethod(Method):
         if data.in_features:
             counted = DistinctSamples(np.arange(len(rows)), both_targets.weight)
             exact = replace(samples.exact_options, stores=False)
-            data = read_training_set(exact, samples.given.X[rows], samples.given.original, counted)
+            data = read_training_set(
+                exact, samples.inputs.X[rows], samples.inputs.original, counted
+            )
             stack = data.stack
         else:
             stack = data.stack.take(rows)
@@ -612,21 +627,21 @@ class CriterionMethod(Method):
     def _stack_of_fold(
         self, samples: RidgeSamples, problem: FoldProblem, fold: Fold
     ) -> tuple[MatrixStack | FeatureStack, RidgeLearned | None]:
-        """Return the kernels of all samples that a fold needs, and what was learned with widths.
+        """Return the kernels of the samples of all folds, and the fit that learned their widths.
 
-        Widths that have seen the samples of the fold would judge them, too, so they are learned
-        without it.
+        Widths are learned without the samples of the fold, since they must not have seen the
+        samples that they judge. The fit is None if no widths are learned.
         """
         if samples.n_widths == 0:
             return problem.stack, None
-        given = samples.given
+        inputs = samples.inputs
         rows = problem.rows[fold.learned_from]
-        learned = self._learn_widths(given, samples.targets, samples.options, len(rows), rows)
+        learned = self._learn_widths(inputs, samples.targets, samples.options, len(rows), rows)
         assert learned is not None
         counted = DistinctSamples(np.arange(len(problem.rows)), problem.targets.weight)
         entries = entries_with_widths(samples.options, learned)
         options = replace(samples.exact_options, entries=entries)
-        data = read_training_set(options, given.X[problem.rows], given.original, counted)
+        data = read_training_set(options, inputs.X[problem.rows], inputs.original, counted)
         return data.stack, learned
 
     # Minimising the criterion ---------------------------------------------------------------------
@@ -636,12 +651,14 @@ class CriterionMethod(Method):
     ) -> list[Any]:
         samples = self.samples
         assert samples is not None
-        targets, with_widths = samples.targets, samples.with_widths
+        targets = samples.targets
+        with_widths = samples.with_widths
+        start = learner.start if with_widths is None else with_widths
         standardised = self.learn_on(
             data.stack,
             data,
             targets,
-            start=learner.start if with_widths is None else with_widths,
+            start=start,
             subset=samples.subset,
             options=learner.options,
         )
@@ -670,7 +687,7 @@ class CriterionMethod(Method):
         options: RidgeOptions | None = None,
         widths: dict[int, RadialWidths] | None = None,
     ) -> RidgeLearned:
-        """Learn what the parameters leave open, on the kernels of a training set.
+        """Learn weights, ridge, scale and widths, as far as the user has not given them.
 
         Parameters
         ----------
@@ -690,19 +707,23 @@ class CriterionMethod(Method):
             The kernels whose widths are learned, too.
         """
         if options is None:
-            options = self._candidates(data, stack, targets, targets.n_units)[0][0]
+            candidates, _ = self._candidates(data, stack, targets, targets.n_units)
+            options = candidates[0]
         parameters = {"options": options, **self._given_parameters(data, targets), "start": start}
         if widths is not None:
             parameters["widths"] = widths
+        # The weights of features are those by which their numbers were chosen.
         if subset is not None and data.in_features and start is not None:
             parameters |= {"weights": start.weights, "ties": None}
         if subset is not None and stack.widths is None and stack.can_be_factorised:
-            return learn_from_some(stack, targets, subset, **parameters)
+            return learn_from_subset(stack, targets, subset, **parameters)
         return learn_ridge(stack, targets, **parameters)
 
     def _given_parameters(self, data: TrainingSet, targets: RidgeTargets) -> dict[str, Any]:
-        """Return what of ridge and weights is given, and which weights are tied, as `search_ridge`
-        reads them."""
+        """Return the parameters `alpha`, `weights` and `ties` of `search_ridge`.
+
+        The ridge and weights are None unless the user gave them.
+        """
         alpha = weights = ties = None
         if self.alpha != "learn":
             alpha = float(self.alpha) / targets.weight_unit
@@ -716,18 +737,22 @@ class CriterionMethod(Method):
 
     def completed(self, fit: Fit) -> Fit:
         """Return the fit with all machines without one sample, in closed form."""
-        samples, (result,), search = self.samples, fit.learned, fit.learner
+        samples = self.samples
         assert samples is not None
-        targets, machine, data = samples.targets, result.machine, fit.data
+        search = fit.learner
+        data = fit.data
+        targets = samples.targets
+        machine = fit.learned[0].machine
         unseen_residuals = machine.residuals
         if search.unseen is not None:
             unseen_residuals = machine.residuals.copy()
             unseen_residuals[search.judged] = search.unseen * targets.unit
         function = self.function(fit)
+        # Features need no samples.
+        X = None if data.in_features else samples.inputs.X
         left_out = LeftOutMachines(
             function,
-            # Features need no samples.
-            X=None if data.in_features else samples.given.X,
+            X=X,
             groups=targets.groups,
             ridge=machine.alpha / targets.weight,
             mean_ridge=machine.alpha,
@@ -741,15 +766,19 @@ class CriterionMethod(Method):
         return replace(fit, rule=left_out)
 
     def _covariance(self, fit: Fit, function: Function) -> Array | None:
-        """Return the covariance of the coefficients of active features; None of matrices."""
-        samples, (result,), stack = self.samples, fit.learned, fit.data.stack
+        """Return the covariance of the coefficients of active features, or None without features.
+
+        Active features are those of kernels with a weight.
+        """
+        samples = self.samples
         assert samples is not None
+        stack = fit.data.stack
         if stack.widths is None:
             return None
-        machine = result.machine
+        machine = fit.learned[0].machine
         covariance = machine.covariance
         if covariance is None:
-            # The machine was that of matrices.
+            # The machine was computed from matrices, as features were more than samples.
             with fit.data.threads():
                 form = FeatureForm.of(stack, samples.targets.weight)
                 covariance = form.at(machine.weights, machine.alpha).covariance()
@@ -768,9 +797,10 @@ class CriterionMethod(Method):
         return result.machine.beta.T, result.machine.intercept
 
     def function(self, fit: Fit) -> Function:
-        samples, (result,), data = self.samples, fit.learned, fit.data
+        samples = self.samples
         assert samples is not None
-        machine = result.machine
+        data = fit.data
+        machine = fit.learned[0].machine
         weights = np.tile(machine.weights, (len(machine.intercept), 1))
         if data.in_features and machine.sums is not None:
             starts_of_kernels = np.cumsum(data.kernel_set.widths)[:-1]
@@ -786,13 +816,13 @@ class CriterionMethod(Method):
         return {"history_": numbered(history), "n_iter_": len(history)}
 
     def attributes(self, fit: Fit) -> Settings:
-        samples, (result,), search = self.samples, fit.learned, fit.learner
+        samples = self.samples
         assert samples is not None
-        machine = result.machine
+        search = fit.learner
+        machine = fit.learned[0].machine
         weight_prior = None if search.n_effective is None else search.options.weight_prior
         return {
             "kernels_": fitted_kernels(fit.data),
-            # Numbers, or one for every target.
             "alpha_": machine.alpha * samples.targets.weight_unit,
             "criterion_": machine.value,
             "stationarity_": machine.stationarity,
@@ -802,10 +832,10 @@ class CriterionMethod(Method):
             "_left_out": fit.rule,
         }
 
-    # What is said of a fit ------------------------------------------------------------------------
+    # Texts about a fit ----------------------------------------------------------------------------
 
     def summary(self, fit: Fit) -> str | None:
-        """Return how level the criterion is, in one line; None where there is nothing to say."""
+        """Return one line about the search, or None where there is nothing to report."""
         machine = fit.learned[0].machine
         return (
             f"{len(machine.history)} evaluations, criterion {machine.value:.6g}, largest slope per"
@@ -815,7 +845,7 @@ class CriterionMethod(Method):
     def warning(self, fit: Fit, max_iter: int) -> str | None:
         (result,) = fit.learned
         machine = result.machine
-        # The gradients of residuals that are rounding are rounding.
+        # If residuals are only rounding, so are their gradients.
         is_exact = bool(np.abs(result.standardised.residuals).max() < tuning.EXACT_RESIDUAL)
         if machine.stationarity <= self.tol or is_exact:
             return None
@@ -828,11 +858,13 @@ class CriterionMethod(Method):
         )
 
     def rounding_warning(self, fit: Fit) -> str | None:
-        """Return the warning of linear systems that were not solved to the accuracy of predictions.
+        """Return a warning that rounding changes predictions, or None if it does not.
 
-        It follows the estimator's name; None where there is nothing to warn of.
+        The text follows the estimator's name. The systems of kernels of pairs are solved by
+        iterations, which may have ended too early; those of matrices are rounded.
         """
-        machine, data = fit.learned[0].standardised, fit.data
+        machine = fit.learned[0].standardised
+        data = fit.data
         if machine.unsolved:
             return (
                 f": the linear systems of {data.stack.n_samples} pairs were solved to a relative"
@@ -866,15 +898,15 @@ def entries_with_widths(options: KernelOptions, learned: RidgeLearned) -> list[E
     ]
 
 
-def written_out(entries: list[Entry], given: FitInput) -> list[Entry]:
-    """Return the kernels, with `PerColumn` expanded where widths are learned."""
+def written_out(entries: list[Entry], inputs: FitInput) -> list[Entry]:
+    """Return the kernels, with `PerColumn` expanded if any width is learned."""
     has_widths = False
     for entry in entries:
         kernel = entry.kernel.kernel if isinstance(entry.kernel, PerColumn) else entry.kernel
         has_widths = has_widths or bool(width_learner(kernel))
     if not has_widths:
         return entries
-    specs = lay_specs(entries, given.table)
+    specs = lay_specs(entries, inputs.table)
     return [Entry(spec.name, spec.kernel, spec.columns) for spec in specs]
 
 

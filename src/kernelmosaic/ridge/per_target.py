@@ -1,23 +1,24 @@
 """Weights and ridge of every target by its own leave-one-out error or evidence.
 
-Only the ratios γ = η/α of weights and ridge count. One factorisation of Σ_m γ_m K_m + diag(1/w), a
-candidate, and one product with all targets give the criterion of every target. The candidates are
-few, and shared by all targets:
+Only the ratios γ = η/α of weights and ridge matter. A candidate is one vector γ for all kernels.
+One factorisation of M = Σ_m γ_m K_m + diag(1/w) and one product with all targets give the criterion
+of every target at a candidate. The candidates are few, and shared by all targets:
 
-1. a design: shares of the kernels drawn from the simplex, with its corners, times sums of γ over
+1. a design: fractions of the kernels drawn from the simplex, with its corners, times sums of γ over
    several decades;
 2. the criterion of each target between the candidates is interpolated, by kriging;
-3. how frequent which γ are among all targets is learned by EM on many interpolated points, since
-   single targets are noisy: this is the prior from which, with its own criterion, every target has
-   a posterior mean;
-4. the posterior means are gathered into groups, whose centres are the next candidates; from 2, a
-   few times;
-5. those of the last round are tried for the targets of their group alone, each of which then goes
-   on to its own posterior mean where its criterion, interpolated from the centre, is lower still.
-   Its machine is found by a few conjugate gradients, which the factorised centre preconditions.
+3. EM learns from many interpolated points how frequent every γ is among all targets, since single
+   targets are noisy. This is the prior; with the criterion of a target it gives the posterior mean
+   of the target;
+4. the posterior means are gathered into groups, whose centres are the next candidates. Steps 2 to 4
+   are repeated a few times;
+5. the centres of the last round are tried only for the targets of their group. Each of these then
+   moves on to its own posterior mean if its criterion, interpolated from the centre, is lower
+   there. Its machine is found by a few conjugate gradients, with the factorised centre as the
+   preconditioner.
 
-Every target keeps the least criterion, so that none does worse than with the best of the candidates
-tried for it.
+Every target keeps its least criterion, so that none does worse than with the best of the candidates
+that were tried for it.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -46,85 +48,48 @@ from kernelmosaic.gram.linear_algebra import conjugate_gradients
 from kernelmosaic.gram.options import BlockOptions
 from kernelmosaic.gram.stack import MatrixStack
 from kernelmosaic.learning.problem import progress
-from kernelmosaic.ridge.learning import RidgeOptions, centre_and_unit
+from kernelmosaic.ridge import tuning
+from kernelmosaic.ridge.learning import centre_and_unit
 from kernelmosaic.solvers.least_squares import FeatureForm, Groups, LeastSquares, MatrixForm
-
-#: Most Σ_m γ_m tr K_m: the ridge is at least this share of n times the weights, as
-#: `RidgeOptions.least_ridge` has it.
-MOST_RATIO = 1.0 / RidgeOptions.least_ridge
-#: Most of a target, in standard deviations, that the linear system of its own ratios may leave.
-MOST_RESIDUAL = 1e-3
-#: Most steps of conjugate gradients for a target of its own: the factorised centre of its group is
-#: a close inverse.
-REFINE_STEPS = 50
-#: Power of the rounding of the targets at which these steps end, relative to their start: 2e-12 in
-#: double precision, 6e-6 in single precision.
-REFINE_POWER = 0.75
-#: Least tr(YᵀAY), in roundings of the squared size of the targets: below, no digit of it is known.
-LEAST_FIT_ROUNDINGS = 10.0
-#: Least squared error of a target whose logarithm is taken: of constant targets it is zero.
-LEAST_ERROR = 1e-30
-#: Parts in which coefficients in single precision are computed in double, so that the copies take
-#: little room.
-EXACT_PARTS = 8
-#: Bytes of a batch of targets on the host and on a device, where `TargetOptions.batch_bytes` is
-#: None.
-HOST_BATCH_BYTES, DEVICE_BATCH_BYTES = 2**25, 2**28
-#: Targets whose posterior means are computed at once.
-MEANS_AT_ONCE = 1000
-#: Added to the diagonal of the covariance of kriging, of unit variance, whose eigenvalues fall
-#: below rounding.
-KRIGING_NUGGET = 1e-6
-#: Nats above the least value within which errors of interpolation count, and their largest square,
-#: in nats².
-KRIGING_RANGE, KRIGING_CAP = 10.0, 400.0
-#: Candidates for each kernel from which the trend of kriging may have squares.
-CANDIDATES_FOR_SQUARES = 4
-#: Steps of EM from which on frequencies hardly change, and the least frequency or likelihood that
-#: is not zero: arithmetic of numbers near the smallest is slow.
-EM_STEPS, LEAST_FREQUENCY = 50, 1e-20
-#: Steps of k-means.
-KMEANS_STEPS = 20
-#: γ₀ of points, in units of the γ at which the eigenvalues of a kernel exceed one.
-POINT_KNEES = 0.3
-#: How much wider points are spread in the first round, which knows the least.
-FIRST_SPREAD = 1.5
-#: Ratios of a target without any kernel, in units of γ₀: shares need a sum.
-LEAST_RATIO = 1e-6
 
 
 @dataclass(frozen=True)
 class TargetOptions:
     """How many candidates are tried, and where.
 
+    No benchmark varies these numbers one by one; where no reason stands below, they were chosen by
+    hand.
+
     Attributes
     ----------
     sizes : tuple of int
-        Candidates of the design, and of every round after it, of which the last is for groups of
-        targets; of a round never more than targets. Without any, the candidates that are given are
-        the only ones.
+        Numbers of candidates: of the design, then of every round after it. The candidates of the
+        last round are for groups of targets. A round never has more candidates than there are
+        targets. If empty, the given candidates are the only ones.
     operations : float
-        Every target is a group of its own where so many are enough: n³ of each.
+        In the last round every target is a group of its own if this takes at most so many
+        operations, n³ for each.
     sums : tuple of float
         Least and largest Σ_m γ_m of the design, for kernels of mean diagonal one.
     concentration : float
-        Of the Dirichlet distribution from which shares are drawn: below one most have a few large
-        ones.
+        Parameter of the Dirichlet distribution from which fractions of the kernels are drawn: below
+        one, most draws have a few large fractions.
     points : int
-        Points at which the criterion is interpolated.
+        Number of points at which the criterion is interpolated.
     spread : float
-        Standard deviation of these around candidates, in log(1 + γ/γ₀); half as much again in the
-        first round.
+        Standard deviation of the points around candidates, in log(1 + γ/γ₀); in the first round it
+        is multiplied by `tuning.FIRST_SPREAD`.
     zeros : float
-        Share of their weights that is set to zero.
+        Fraction of the γ of points that is set to zero.
     fitted_to, learned_from, grouped : int
-        Most targets that the interpolation is fitted to, that the prior is learned from, and that
-        are gathered into groups.
+        Largest numbers of targets that the interpolation is fitted to, that the prior is learned
+        from, and that are gathered into groups.
     batch_bytes : int or None
-        Of the targets that are worked on at once; None means 32 MiB on the host and 256 MiB on a
-        device.
+        Bytes of the targets that are computed with at once. None means 32 MiB on the host and 256
+        MiB on a device.
     kept_bytes : float or None
-        Up to which size, with their coefficients, they are kept in memory; None means what is free.
+        Standardised targets are stored if they and their coefficients take at most so many bytes.
+        None means the free memory.
     verbose : bool
         Whether to show the progress.
     """
@@ -145,10 +110,10 @@ class TargetOptions:
 
     @classmethod
     def of(cls, n_candidates: int) -> TargetOptions:
-        """Return the rounds of about so many candidates."""
-        return cls(
-            sizes=tuple(max(5, round(n_candidates * one / sum(cls.sizes))) for one in cls.sizes)
-        )
+        """Return options whose rounds have about `n_candidates` candidates together."""
+        total = sum(cls.sizes)
+        sizes = [max(5, round(n_candidates * size / total)) for size in cls.sizes]
+        return cls(sizes=tuple(sizes))
 
 
 DEFAULTS = TargetOptions()
@@ -156,7 +121,7 @@ DEFAULTS = TargetOptions()
 
 @dataclass(frozen=True)
 class TargetsLearned:
-    """What was learned; T is the number of targets.
+    """The machines that were learned; T is the number of targets.
 
     Attributes
     ----------
@@ -167,11 +132,12 @@ class TargetsLearned:
     errors : ndarray of shape (T,)
         Mean squared residuals of samples left out, relative to the variance of the target.
     moved : ndarray of shape (T,)
-        Whether γ is no candidate, but a posterior mean: `value` and `errors` are interpolated then.
+        Whether γ is a posterior mean in place of a candidate: `value` and `errors` are interpolated
+        then.
     left_over : float
         By how much the interpolated criterion falls below `value`, on average over some targets.
     beta : ndarray of shape (n, T)
-        (Σ_m γ_m K_m + diag(1/w))⁻¹ Y, the constants eliminated, in the precision of the targets.
+        A Y with A = M⁻¹ − M⁻¹1 1ᵀM⁻¹ / 1ᵀM⁻¹1, in the precision of the targets.
     intercept : ndarray of shape (T,)
         The constants.
     candidates : ndarray of shape (candidates, P)
@@ -202,21 +168,20 @@ def learn_target_weights(
     first: Array | None = None,
     options: TargetOptions = DEFAULTS,
 ) -> TargetsLearned:
-    """Choose the ratios γ of weights and ridge for every target.
+    """Return the ratios γ of weights and ridge, and the machine, of every target.
 
     Parameters
     ----------
     stack : MatrixStack or FeatureStack
         The kernels.
     Y : array or tensor of shape (n, T)
-        Targets, of which parts are read; where there is room, they are kept once where the kernels
-        are.
+        Targets. They are read in batches, which are stored if there is memory for them.
     weight : ndarray of shape (n,)
-        Of the samples.
+        Weights of the samples.
     rng : RandomState
         Draws designs and points.
     criterion : {"loo", "evidence"}
-        What is minimised.
+        The criterion to minimise.
     groups : sequence of ndarray, optional
         Samples that are left out together.
     first : ndarray of shape (k, P), optional
@@ -228,71 +193,94 @@ def learn_target_weights(
     -------
     TargetsLearned
     """
+    n, T = Y.shape
     targets = TargetBatches(Y, weight, stack.backend, options)
     form: MatrixForm | FeatureForm
     if stack.widths is not None:
         form = FeatureForm.of_all_samples(stack, weight, targets.dtype)
     else:
         form = MatrixForm(stack, weight, dtype=targets.dtype)
-    search, none = _Candidates(form, targets, criterion, groups), np.zeros((0, stack.n_kernels))
-    (n, T), rounds, fixed = Y.shape, list(options.sizes[1:]), not options.sizes
+    search = _Candidates(form, targets, criterion, groups)
+
+    # The given candidates and the design, then the number of candidates of every round.
+    seeds = np.zeros((0, stack.n_kernels)) if first is None else first
+    design = np.zeros((0, stack.n_kernels))
+    has_design = len(options.sizes) > 0
+    if has_design:
+        seeds = _rounded(seeds)
+        design = _rounded(_design(search.units, options.sizes[0], rng, options))
+    rounds = list(options.sizes[1:])
     if rounds and T * n**3 <= options.operations:
         rounds[-1] = T
     rounds = [min(size, T) for size in rounds]
-    design = none if fixed else _rounded(_design(search.units, options.sizes[0], rng, options))
-    seeds = none if first is None else first if fixed else _rounded(first)
-    between, total = None, len(seeds) + len(design) + sum(rounds)
+    total = len(seeds) + len(design) + sum(rounds)
+
+    interpolation = None
     with progress("Weights per target", total, options.verbose) as show:
 
-        def evaluate(new: Iterable[Any], judge: Callable[[Any], None]) -> None:
-            for one in new:
-                judge(one)
-                show(f"candidate {len(search.gammas)} of {total}", len(search.gammas))
+        def evaluate(candidates: Iterable[Any], judge: Callable[[Any], None]) -> None:
+            for candidate in candidates:
+                judge(candidate)
+                n_tried = len(search.gammas)
+                show(f"candidate {n_tried} of {total}", n_tried)
             search.history.append(float(search.best.mean()))
 
+        # 1. The design.
         evaluate(np.concatenate([seeds, design]), search.add)
         for k, size in enumerate(rounds):
-            between = _Interpolated(search, rng, options, everywhere=k == 0)
+            # 2. and 3. The criterion between the candidates, and the prior.
+            interpolation = _Interpolation(search, rng, options, everywhere=k == 0)
+            # 4. Groups of posterior means.
             grouped = rng.permutation(T)[: options.grouped]
-            centres = find_centres(between.means(grouped), size, rng)
-            if k < len(rounds) - 1:
-                evaluate(between.ratios(centres), search.add)
-            else:
-                z = between.means(np.arange(T))
-                nearest = vq(z, centres)[0]
-                members = [np.flatnonzero(nearest == c) for c in range(len(centres))]
-                evaluate((own for own in members if len(own)), partial(search.refine, between, z))
-    if not fixed and between is None:
-        between = _Interpolated(search, rng, options, everywhere=False)
-    return search.learned(0.0 if between is None else between.left_over())
+            centres = find_centres(interpolation.means(grouped), size, rng)
+            is_last = k == len(rounds) - 1
+            if not is_last:
+                evaluate(interpolation.ratios(centres), search.add)
+                continue
+            # 5. The centres for the targets of their groups, and the posterior means of these.
+            means = interpolation.means(np.arange(T))
+            nearest = vq(means, centres)[0]
+            members = [np.flatnonzero(nearest == number) for number in range(len(centres))]
+            members = [numbers for numbers in members if len(numbers)]
+            evaluate(members, partial(search.refine, interpolation, means))
+
+    if not has_design:
+        return search.learned(0.0)
+    if interpolation is None:
+        interpolation = _Interpolation(search, rng, options, everywhere=False)
+    return search.learned(interpolation.left_over())
 
 
 def join_targets(
     parts: list[tuple[Indices, Indices, TargetsLearned]], shape: tuple[int, ...]
 ) -> TargetsLearned:
-    """Return what was learned of groups of targets as of all of them.
+    """Return the results of several groups of targets as one result.
 
     Parameters
     ----------
     parts : list of (ndarray, ndarray, TargetsLearned)
-        The samples of every group, its targets, and what was learned of these. Other samples have
-        coefficients of zero.
+        Of every group, the numbers of its samples and of its targets, and its result. Other samples
+        get coefficients of zero.
     shape : (n, T)
         Numbers of all samples and of all targets.
     """
     n, T = shape
-    first = parts[0][2]
-    ratios = np.empty((T, first.ratios.shape[1]))
-    value, errors, intercept = np.empty(T), np.empty(T), np.empty(T)
+    first_result = parts[0][2]
+    ratios = np.empty((T, first_result.ratios.shape[1]))
+    value = np.empty(T)
+    errors = np.empty(T)
+    intercept = np.empty(T)
     moved = np.empty(T, dtype=bool)
-    beta = np.zeros((n, T), dtype=first.beta.dtype)
-    ends = np.zeros(T)
+    beta = np.zeros((n, T), dtype=first_result.beta.dtype)
+    last_value = np.zeros(T)
     for rows, columns, learned in parts:
-        ratios[columns], moved[columns] = learned.ratios, learned.moved
-        value[columns], errors[columns] = learned.value, learned.errors
+        ratios[columns] = learned.ratios
+        moved[columns] = learned.moved
+        value[columns] = learned.value
+        errors[columns] = learned.errors
         intercept[columns] = learned.intercept
         beta[np.ix_(rows, columns)] = learned.beta
-        ends[columns] = learned.history[-1]
+        last_value[columns] = learned.history[-1]
     return TargetsLearned(
         ratios=ratios,
         value=value,
@@ -302,7 +290,7 @@ def join_targets(
         beta=beta,
         intercept=intercept,
         candidates=np.concatenate([learned.candidates for *_, learned in parts]),
-        history=[float(ends.mean())],
+        history=[float(last_value.mean())],
     )
 
 
@@ -310,19 +298,21 @@ def join_targets(
 
 
 class TargetBatches:
-    """Standardised targets in batches: kept where the kernels are if there is room, else read
-    again.
+    """Standardised targets in batches of columns.
+
+    They are stored where the kernels are if there is memory for them; else every pass over the
+    batches reads and standardises them again.
 
     Parameters
     ----------
     Y : array or tensor of shape (n, T)
-        As given.
+        The targets as they were given.
     weight : ndarray of shape (n,)
-        Of the samples.
+        Weights of the samples.
     backend : Backend
         Where products are formed.
     options : TargetOptions
-        Sizes of batches, and of what is kept.
+        Sizes of batches, and how much is stored.
 
     Attributes
     ----------
@@ -332,210 +322,349 @@ class TargetBatches:
         In which products are formed: that of the targets, single or double precision.
     batches : list of slice
         The targets of every batch.
-    kept : list of array or None
-        The batches, if they are kept.
+    stored : list of array or None
+        The batches, if they are stored.
     """
 
     def __init__(
         self, Y: ArrayOrTensor, weight: Array, backend: Backend, options: TargetOptions
     ) -> None:
-        self.Y, self.weight, self.backend = Y, weight, backend
+        self.Y = Y
+        self.weight = weight
+        self.backend = backend
         n, T = Y.shape
-        self.means, self.units = np.empty(T), np.empty(T)
-        self.dtype: DType = np.dtype(
-            np.float32 if backend_of(Y).dtype(Y) == np.float32 else np.float64
-        )
-        most = options.batch_bytes or (HOST_BATCH_BYTES if backend is NUMPY else DEVICE_BATCH_BYTES)
-        self.batches = list(row_strips(T, most // (self.dtype.itemsize * n)))
-        # Beside the targets there are their coefficients.
-        room = default_budget(backend) if options.kept_bytes is None else options.kept_bytes
-        self.kept: list[ArrayOrTensor] | None = (
-            [] if 3 * n * T * self.dtype.itemsize <= room else None
-        )
-        for part in self.batches:
-            placed = _placed(Y[:, part], backend)
-            self.means[part], self.units[part] = centre_and_unit(placed, weight)
-            if self.kept is not None:
-                self.kept.append(self._standardised(placed, part))
+        self.means = np.empty(T)
+        self.units = np.empty(T)
+        is_single = backend_of(Y).dtype(Y) == np.float32
+        self.dtype: DType = np.dtype(np.float32 if is_single else np.float64)
+        default_bytes = tuning.HOST_BATCH_BYTES if backend is NUMPY else tuning.DEVICE_BATCH_BYTES
+        batch_bytes = options.batch_bytes or default_bytes
+        self.batches = list(row_strips(T, batch_bytes // (self.dtype.itemsize * n)))
 
-    def _standardised(self, placed: ArrayOrTensor, part: slice) -> ArrayOrTensor:
-        mean, unit = self.backend.asarray(self.means[part]), self.backend.asarray(self.units[part])
+        # The factor three leaves memory for the coefficients beside the targets.
+        budget = default_budget(backend) if options.kept_bytes is None else options.kept_bytes
+        is_stored = 3 * n * T * self.dtype.itemsize <= budget
+        self.stored: list[ArrayOrTensor] | None = [] if is_stored else None
+        for batch in self.batches:
+            placed = _placed(Y[:, batch], backend)
+            self.means[batch], self.units[batch] = centre_and_unit(placed, weight)
+            if self.stored is not None:
+                self.stored.append(self._standardised(placed, batch))
+
+    def _standardised(self, placed: ArrayOrTensor, batch: slice) -> ArrayOrTensor:
+        """Return the targets of a batch with mean zero and variance one, in `dtype`."""
+        mean = self.backend.asarray(self.means[batch])
+        unit = self.backend.asarray(self.units[batch])
         return self.backend.astype((placed - mean) / unit, self.dtype)
 
     def __iter__(self) -> Iterator[tuple[slice, ArrayOrTensor]]:
-        for k, part in enumerate(self.batches):
-            if self.kept is not None:
-                yield part, self.kept[k]
+        for k, batch in enumerate(self.batches):
+            if self.stored is not None:
+                yield batch, self.stored[k]
             else:
-                yield part, self._standardised(_placed(self.Y[:, part], self.backend), part)
+                yield batch, self._standardised(_placed(self.Y[:, batch], self.backend), batch)
 
 
 def _placed(Y: ArrayOrTensor, backend: Backend) -> ArrayOrTensor:
     """Return targets in double precision where products are formed."""
     if backend is NUMPY:
         return backend.asarray(to_host(Y))
-    # Torch warns of memory that is not to be written to. What travels to a device has the precision
-    # that was given.
-    return backend.astype(backend.asarray(Y if is_tensor(Y) else np.array(Y), None), np.float64)
+    # Targets travel to a device in the precision that was given. Arrays are copied, because Torch
+    # warns of read-only memory.
+    source = Y if is_tensor(Y) else np.array(Y)
+    return backend.astype(backend.asarray(source, None), np.float64)
 
 
-# What a candidate is judged by --------------------------------------------------------------------
+# The criterion at candidates ----------------------------------------------------------------------
 
 
 class _Candidates:
-    """The criterion of all targets at every candidate so far, and for each target the machine of
-    the best.
+    """The criterion of all targets at every candidate, and the best machine of every target.
 
-    `units` are of every kernel the γ that gives it a mean diagonal of one, and `knees` that at
-    which its eigenvalues exceed one: tr K / ‖K‖², one over their mean, each counted by its size.
+    Parameters
+    ----------
+    form : MatrixForm or FeatureForm
+        The kernels.
+    targets : TargetBatches
+        The targets.
+    criterion : {"loo", "evidence"}
+        The criterion to minimise.
+    groups : sequence of ndarray or None
+        Samples that are left out together.
+
+    Attributes
+    ----------
+    gammas : list of ndarray of shape (P,)
+        All candidates.
+    values : list of ndarray of shape (2, T)
+        Criteria, and logarithms of errors, at the candidates that were tried for all targets.
+    history : list of float
+        As in `TargetsLearned`.
+    traces : ndarray of shape (P,)
+        tr K of every kernel.
+    units : ndarray of shape (P,)
+        The γ at which every kernel has a mean diagonal of one.
+    knees : ndarray of shape (P,)
+        The γ at which the eigenvalues of every kernel exceed one: tr K / ‖K‖², one over their mean,
+        in which each eigenvalue is weighted by its size.
+    best, log_errors : ndarray of shape (T,)
+        The least criterion of every target, and the logarithm of its error there.
+    ratios, moved, intercept : ndarray
+        As in `TargetsLearned`, but for the constants of standardised targets.
+    beta : list of array
+        The coefficients of every batch of standardised targets.
     """
 
     def __init__(
         self, form: MatrixForm | FeatureForm, targets: TargetBatches, criterion: str, groups: Groups
     ) -> None:
-        self.form, self.targets, self.criterion, self.groups = form, targets, criterion, groups
+        self.form = form
+        self.targets = targets
+        self.criterion = criterion
+        self.groups = groups
         n, T = targets.Y.shape
         self.gammas: list[Array] = []
-        self.found: list[Array] = []
+        self.values: list[Array] = []
         self.history: list[float] = []
-        # Of a kernel of zeros any γ will do.
-        traces, squares = (np.where(one > n * np.finfo(float).tiny, one, n) for one in form.sizes())
+
+        # Sizes of n in place of zero: for a kernel of zeros any γ will do.
+        least_size = n * np.finfo(float).tiny
+        traces, squares = form.sizes()
+        traces = np.where(traces > least_size, traces, n)
+        squares = np.where(squares > least_size, squares, n)
         self.traces = traces
-        self.units, self.knees = n / traces, traces / squares
-        self.best, self.ratios = np.full(T, np.inf), np.zeros((T, len(self.units)))
-        self.log_errors, self.intercept = np.full(T, np.nan), np.zeros(T)
+        self.units = n / traces
+        self.knees = traces / squares
+
+        self.best = np.full(T, np.inf)
+        self.ratios = np.zeros((T, len(self.units)))
+        self.log_errors = np.full(T, np.nan)
+        self.intercept = np.zeros(T)
         self.moved = np.zeros(T, dtype=bool)
-        # Coefficients stay beside the targets.
-        place = targets.backend if targets.kept is not None else NUMPY
+        # Coefficients are on the device if the targets are.
+        backend = NUMPY if targets.stored is None else targets.backend
         self.beta = [
-            place.zeros((n, part.stop - part.start), targets.dtype) for part in targets.batches
+            backend.zeros((n, batch.stop - batch.start), targets.dtype) for batch in targets.batches
         ]
 
     def add(self, gamma: Array) -> None:
-        """Judge a candidate for all targets."""
-        self.gammas.append(np.array(gamma, dtype=np.float64))
-        self.found.append(self._judge(self.form.at(self.gammas[-1]), np.arange(len(self.best))))
+        """Try a candidate for all targets."""
+        gamma = np.array(gamma, dtype=np.float64)
+        self.gammas.append(gamma)
+        every_target = np.arange(len(self.best))
+        self.values.append(self._judge(self.form.at(gamma), every_target))
 
-    def refine(self, between: _Interpolated, z: Array, members: Indices) -> None:
-        """Judge the centre of a group of targets for these, and their own posterior means from
-        there."""
-        self.gammas.append(between.ratios(z[members].mean(axis=0, keepdims=True))[0])
-        system, own = self.form.at(self.gammas[-1]), between.ratios(z[members])
-        centre, known = self._judge(system, members), np.array([x[:, members] for x in self.found])
-        at_centre = between.kriging.weights(self.gammas[-1][np.newaxis])
-        found = centre + np.einsum("ts,skt->kt", between.kriging.weights(own) - at_centre, known)
-        # What the interpolation missed at the centre is to be gained at least.
-        missed = np.sqrt(np.mean((centre[0] - at_centre[0] @ known[:, 0]) ** 2))
-        better = np.flatnonzero(found[0] < self.best[members] - missed)
-        targets, backend = self.targets, self.targets.backend
-        at = members[better]
-        accuracy = BlockOptions(
-            cg_steps=REFINE_STEPS, cg_tol=float(np.finfo(targets.dtype).eps) ** REFINE_POWER
-        )
-        for k, some, Y in self._parts(at):
-            times = partial(
-                self.form.products, gammas=backend.asarray(own[better[some]].T, targets.dtype)
-            )
-            # A maps constants to zero, and a matrix near M⁻¹ does not.
-            beta = conjugate_gradients(
-                times, lambda r: system.times(r) + r.mean(0), Y, accuracy, sums=True
-            )
-            missed = Y - times(beta)
-            constants = missed.mean(0)
-            missed = missed - constants
-            # Targets have unit variance. Those whose system the steps leave unsolved stay with
-            # their last machine.
-            residuals = backend.to_numpy((missed * missed).mean(0)) ** 0.5
-            solved = np.flatnonzero(residuals <= MOST_RESIDUAL)
+    def refine(self, interpolation: _Interpolation, z: Array, members: Indices) -> None:
+        """Try the centre of a group for its targets, then the posterior mean of each of them.
+
+        A target moves to its posterior mean if its criterion there, interpolated from the centre,
+        is below its least criterion by more than the interpolation misses at the centre.
+
+        Parameters
+        ----------
+        interpolation : _Interpolation
+            The criterion between the candidates.
+        z : ndarray of shape (T, P)
+            The posterior means of all targets, log(1 + γ/γ₀).
+        members : ndarray
+            Ascending numbers of the targets of the group.
+        """
+        targets = self.targets
+        backend = targets.backend
+        centre = interpolation.ratios(z[members].mean(axis=0, keepdims=True))[0]
+        self.gammas.append(centre)
+        system = self.form.at(centre)
+        gammas = interpolation.ratios(z[members])
+
+        # 1. The criterion at the centre, and interpolated from there at the posterior means.
+        at_centre = self._judge(system, members)
+        candidate_values = np.array([values[:, members] for values in self.values])
+        centre_weights = interpolation.kriging.weights(centre[np.newaxis])
+        weight_changes = interpolation.kriging.weights(gammas) - centre_weights
+        interpolated = at_centre + np.einsum("ts,skt->kt", weight_changes, candidate_values)
+
+        # 2. The targets that gain more than the interpolation misses at the centre.
+        misses = at_centre[0] - centre_weights[0] @ candidate_values[:, 0]
+        least_gain = np.sqrt(np.mean(misses**2))
+        moving = np.flatnonzero(interpolated[0] < self.best[members] - least_gain)
+        numbers = members[moving]
+
+        # 3. Their machines, by conjugate gradients.
+        rounding = float(np.finfo(targets.dtype).eps)
+        accuracy = BlockOptions(cg_steps=tuning.REFINE_STEPS, cg_tol=rounding**tuning.REFINE_POWER)
+
+        def preconditioner(r: Any) -> Any:
+            # A maps constants to zero, but a matrix near M⁻¹ does not: the means are added.
+            return system.times(r) + r.mean(0)
+
+        for k, strip, Y in self._batches_of(numbers):
+            strip_gammas = gammas[moving[strip]]
+            placed_gammas = backend.asarray(strip_gammas.T, targets.dtype)
+            times = partial(self.form.products, gammas=placed_gammas)
+            beta = conjugate_gradients(times, preconditioner, Y, accuracy, sums=True)
+            residuals = Y - times(beta)
+            constants = residuals.mean(0)
+            residuals = residuals - constants
+            # Targets have unit variance. Those whose system the steps leave unsolved keep their
+            # last machine.
+            sizes = backend.to_numpy((residuals * residuals).mean(0)) ** 0.5
+            solved = np.flatnonzero(sizes <= tuning.LARGEST_RESIDUAL)
             if len(solved) == 0:
                 continue
-            numbers, columns = at[some][solved], backend.index(solved)
-            self._keep(
-                k, numbers, found[:, better[some]][:, solved], beta[:, columns], constants[columns]
-            )
-            self.ratios[numbers], self.moved[numbers] = own[better[some]][solved], True
+            solved_numbers = numbers[strip][solved]
+            solved_values = interpolated[:, moving[strip][solved]]
+            columns = backend.index(solved)
+            self._store(k, solved_numbers, solved_values, beta[:, columns], constants[columns])
+            self.ratios[solved_numbers] = strip_gammas[solved]
+            self.moved[solved_numbers] = True
 
     def _judge(self, system: LeastSquares, numbers: Indices) -> Array:
-        """Keep the machines of the last candidate where they are best; return criteria and log
-        errors, (2, targets)."""
-        targets, backend, n = self.targets, self.targets.backend, len(self.targets.weight)
+        """Return the criteria and log errors of some targets at the last candidate.
+
+        Where they are the best so far, the machines are stored.
+
+        Parameters
+        ----------
+        system : LeastSquares
+            The system of the last candidate.
+        numbers : ndarray
+            Ascending numbers of the targets.
+
+        Returns
+        -------
+        ndarray of shape (2, len(numbers))
+        """
+        targets = self.targets
+        backend = targets.backend
+        n = len(targets.weight)
+        total_weight = targets.weight.sum()
         constants = backend.asarray(system.constants, targets.dtype)
-        share = backend.asarray(targets.weight / targets.weight.sum(), targets.dtype)
-        found = np.empty((2, len(numbers)))
-        for k, some, Y in self._parts(numbers):
+        fraction = backend.asarray(targets.weight / total_weight, targets.dtype)
+        values = np.empty((2, len(numbers)))
+        for k, strip, Y in self._batches_of(numbers):
             beta = system.times(Y)
-            found[1, some] = _log(
-                backend.to_numpy(share @ system.residuals(beta, self.groups) ** 2).astype(
-                    np.float64
-                )
-            )
-            found[0, some] = 0.5 * targets.weight.sum() * found[1, some]
+            errors = fraction @ system.residuals(beta, self.groups) ** 2
+            log_errors = _log(backend.to_numpy(errors).astype(np.float64))
             if self.criterion == "evidence":
-                # Of YᵀAY no digits are left where it is below the rounding of the targets' squares.
-                least = LEAST_FIT_ROUNDINGS * float(np.finfo(targets.dtype).eps) * (Y * Y).sum(0)
-                fit = backend.xp.maximum((Y * beta).sum(0), least)
-                fit = np.asarray(backend.to_numpy(fit), np.float64) / (n - 1)
-                found[0, some] = 0.5 * (n - 1) * _log(fit) + 0.5 * system.log_det
-            better = some.start + np.flatnonzero(found[0, some] < self.best[numbers[some]])
-            columns, at = backend.index(better - some.start), numbers[better]
-            if len(better):
-                if targets.dtype == np.float32:
-                    own_beta = self._exact_coefficients(system, Y, better - some.start)
-                else:
-                    own_beta = beta[:, columns]
-                self._keep(k, at, found[:, better], own_beta, constants @ Y[:, columns])
-                self.ratios[at] = self.gammas[-1]
-        return found
+                # No digit of YᵀAY is known where it is below the rounding of squared targets.
+                rounding = float(np.finfo(targets.dtype).eps)
+                least = tuning.LEAST_FIT_ROUNDINGS * rounding * (Y * Y).sum(0)
+                YAY = backend.xp.maximum((Y * beta).sum(0), least)
+                noise = np.asarray(backend.to_numpy(YAY), np.float64) / (n - 1)
+                criteria = 0.5 * (n - 1) * _log(noise) + 0.5 * system.log_det
+            else:
+                criteria = 0.5 * total_weight * log_errors
+            values[0, strip] = criteria
+            values[1, strip] = log_errors
+
+            better = np.flatnonzero(criteria < self.best[numbers[strip]])
+            if len(better) == 0:
+                continue
+            columns = backend.index(better)
+            if targets.dtype == np.float32:
+                better_beta = self._exact_coefficients(system, Y, better)
+            else:
+                better_beta = beta[:, columns]
+            better_numbers = numbers[strip][better]
+            better_values = values[:, strip.start + better]
+            better_constants = constants @ Y[:, columns]
+            self._store(k, better_numbers, better_values, better_beta, better_constants)
+            self.ratios[better_numbers] = self.gammas[-1]
+        return values
 
     def _exact_coefficients(
         self, system: LeastSquares, Y: ArrayOrTensor, columns: Indices
     ) -> ArrayOrTensor:
-        """Return A Y of some columns, multiplied in double precision, in single precision.
+        """Return A Y of some columns in single precision, computed in double precision.
 
         A Y is a small difference of large numbers, of which products in single precision keep too
         few digits.
         """
         backend = self.targets.backend
         beta = backend.zeros((len(Y), len(columns)), self.targets.dtype)
-        for strip in row_strips(len(columns), -(-len(columns) // EXACT_PARTS)):
+        strip_size = -(-len(columns) // tuning.EXACT_STRIPS)
+        for strip in row_strips(len(columns), strip_size):
             exact = backend.astype(Y[:, backend.index(columns[strip])], np.float64)
             beta[:, strip] = backend.astype(system.times(exact), self.targets.dtype)
         return beta
 
-    def _parts(self, numbers: Indices) -> Iterator[tuple[int, slice, ArrayOrTensor]]:
-        """Yield (batch, which of the numbered targets are in it, these), of ascending numbers."""
-        for k, (part, Y) in enumerate(self.targets):
-            some = slice(*(int(one) for one in np.searchsorted(numbers, [part.start, part.stop])))
-            if some.stop - some.start == part.stop - part.start:
-                yield k, some, Y
-            elif some.stop > some.start:
-                yield k, some, Y[:, self.targets.backend.index(numbers[some] - part.start)]
+    def _batches_of(self, numbers: Indices) -> Iterator[tuple[int, slice, ArrayOrTensor]]:
+        """Yield the targets of ascending numbers, batch by batch.
 
-    def _keep(
-        self, k: int, at: Indices, found: Array, beta: ArrayOrTensor, constants: ArrayOrTensor
+        Yields
+        ------
+        k : int
+            The number of the batch.
+        strip : slice
+            Which of `numbers` are in the batch.
+        Y : array of shape (n, targets)
+            The standardised targets of these numbers.
+        """
+        for k, (batch, Y) in enumerate(self.targets):
+            first, stop = np.searchsorted(numbers, [batch.start, batch.stop])
+            strip = slice(int(first), int(stop))
+            n_targets = strip.stop - strip.start
+            if n_targets == batch.stop - batch.start:
+                yield k, strip, Y
+            elif n_targets > 0:
+                yield k, strip, Y[:, self.targets.backend.index(numbers[strip] - batch.start)]
+
+    def _store(
+        self,
+        k: int,
+        numbers: Indices,
+        values: Array,
+        beta: ArrayOrTensor,
+        constants: ArrayOrTensor,
     ) -> None:
-        """Keep machines of some targets of a batch."""
-        place, own = self.targets.backend, backend_of(self.beta[k])
-        # What rounding leaves of their sum, large kernels would show.
-        beta = beta - beta.mean(0)
-        columns = own.index(at - self.targets.batches[k].start)
-        self.beta[k][:, columns] = beta if own is place else place.to_numpy(beta)
-        self.best[at], self.log_errors[at] = found
-        self.intercept[at] = place.to_numpy(constants)
+        """Store the best machines of some targets of a batch.
 
-    def above_best(self, targets: Indices) -> Array:
-        """Return by how much every candidate's criterion exceeds the least, for some targets."""
-        return np.asarray(np.array([one[0, targets] for one in self.found]) - self.best[targets])
+        Parameters
+        ----------
+        k : int
+            The number of the batch.
+        numbers : ndarray
+            The numbers of the targets.
+        values : ndarray of shape (2, targets)
+            Their criteria and log errors.
+        beta, constants : array of shape (n, targets), (targets,)
+            Their machines, where products are formed.
+        """
+        backend = self.targets.backend
+        store_backend = backend_of(self.beta[k])
+        # Rounding leaves a sum of β that is not zero; with large kernels it would show.
+        beta = beta - beta.mean(0)
+        columns = store_backend.index(numbers - self.targets.batches[k].start)
+        self.beta[k][:, columns] = beta if store_backend is backend else backend.to_numpy(beta)
+        self.best[numbers] = values[0]
+        self.log_errors[numbers] = values[1]
+        self.intercept[numbers] = backend.to_numpy(constants)
+
+    def above_best(self, numbers: Indices) -> Array:
+        """Return by how much every candidate's criterion exceeds the least one.
+
+        Returns
+        -------
+        ndarray of shape (candidates, len(numbers))
+            For the targets of these numbers.
+        """
+        criteria = np.array([values[0, numbers] for values in self.values])
+        return np.asarray(criteria - self.best[numbers])
 
     def learned(self, left_over: float) -> TargetsLearned:
-        """Return what suits every target best, in the units of the targets; the search is over
-        then."""
-        means, units = self.targets.means, self.targets.units
-        beta = np.empty(self.targets.Y.shape, self.targets.dtype)
-        for part in reversed(self.targets.batches):  # every batch is freed once it is copied
-            one = self.beta.pop()
-            own = backend_of(one)
-            beta[:, part] = own.borrow(one * own.asarray(units[part], self.targets.dtype))
+        """Return the best machine of every target, in the units of the targets.
+
+        The coefficients are moved out of the search, which is over then.
+        """
+        dtype = self.targets.dtype
+        means = self.targets.means
+        units = self.targets.units
+        beta = np.empty(self.targets.Y.shape, dtype)
+        # The memory of every batch is freed once it is copied.
+        for batch in reversed(self.targets.batches):
+            batch_beta = self.beta.pop()
+            backend = backend_of(batch_beta)
+            beta[:, batch] = backend.borrow(batch_beta * backend.asarray(units[batch], dtype))
         return TargetsLearned(
             ratios=self.ratios,
             value=self.best,
@@ -550,19 +679,36 @@ class _Candidates:
 
 
 def _log(values: Array) -> Array:
-    """Return logarithms; of a constant target, whose residuals are zero, a number that is the same
-    for all."""
-    return np.asarray(np.log(np.maximum(values, LEAST_ERROR)))
+    """Return logarithms of numbers ≥ 0, with `tuning.LEAST_ERROR` in place of smaller ones.
+
+    The residuals of a constant target are zero; its criterion is then the same at all candidates.
+    """
+    return np.asarray(np.log(np.maximum(values, tuning.LEAST_ERROR)))
 
 
-# Where to try next --------------------------------------------------------------------------------
+# The next candidates ------------------------------------------------------------------------------
 
 
 def _design(units: Array, count: int, rng: np.random.RandomState, options: TargetOptions) -> Array:
-    """Return γ that cover the simplex, with its centre and corners, and decades of their sum in
-    strata."""
+    """Return `count` candidates γ that cover the simplex, at sums over several decades.
+
+    The first ones are the centre and the corners of the simplex. The logarithms of the sums are
+    stratified.
+
+    Parameters
+    ----------
+    units : ndarray of shape (P,)
+        The γ at which every kernel has a mean diagonal of one.
+    count : int
+        Number of candidates.
+    rng : RandomState
+        Draws fractions of the kernels, and assigns them to sums.
+    options : TargetOptions
+        The range of the sums, and the distribution of the fractions.
+    """
     n_kernels = len(units)
-    fixed = np.concatenate([np.full((1, n_kernels), 1.0 / n_kernels), np.eye(n_kernels)])[:count]
+    centre = np.full((1, n_kernels), 1.0 / n_kernels)
+    fixed = np.concatenate([centre, np.eye(n_kernels)])[:count]
     drawn = rng.dirichlet(np.full(n_kernels, options.concentration), size=count - len(fixed))
     low, high = np.log(options.sums)
     sums = np.exp(low + (high - low) * (rng.permutation(count) + 0.5) / count)
@@ -570,7 +716,7 @@ def _design(units: Array, count: int, rng: np.random.RandomState, options: Targe
 
 
 def _rounded(gammas: Array) -> Array:
-    """Return γ to four digits, enough for every criterion.
+    """Return γ to four digits, which is enough for every criterion.
 
     The covariance of kriging is nearly singular, and what rounding leaves of further digits would
     grow from round to round: the same samples in another order, or on another machine, would have
@@ -581,11 +727,11 @@ def _rounded(gammas: Array) -> Array:
 
 
 class Kriging:
-    """Interpolates functions that are known at the same points, by weights that are the same for
-    all of them.
+    """Interpolation of functions whose values are known at the same points.
 
-    The covariance is Matérn's of 5/2, around a trend that is linear, or has the squares, too, in z
-    = log(1 + γ/γ₀) or z = γ/(γ + γ₀), scaled.
+    The weights of the values are the same for all functions. The covariance is Matérn's of 5/2
+    around a trend, which is linear, or has squares, too, in z = log(1 + γ/γ₀) or z = γ/(γ + γ₀),
+    scaled.
 
     Parameters
     ----------
@@ -594,107 +740,155 @@ class Kriging:
     knees : ndarray of shape (P,)
         γ₀.
     bounded : bool
-        Whether z is the second.
+        Whether z = γ/(γ + γ₀).
     squares : bool
-        Whether the trend has them.
+        Whether the trend has squares.
     length : float
-        Of the covariance, in mean standard deviations of z.
+        Length of the covariance, in mean standard deviations of z.
     """
 
     def __init__(
         self, gammas: Array, knees: Array, bounded: bool, squares: bool, length: float
     ) -> None:
-        self.knees, self.bounded, self.squares, self.length, self.scale = (
-            knees,
-            bounded,
-            squares,
-            length,
-            1.0,
-        )
-        z = self._read(gammas)
+        self.knees = knees
+        self.bounded = bounded
+        self.squares = squares
+        self.length = length
+        self.scale = 1.0
+        z = self._scaled(gammas)
         self.scale = float(z.std(axis=0).mean()) or 1.0
-        self.z, self.centre = z / self.scale, z.mean(axis=0) / self.scale
-        inverse = np.linalg.inv(self._covariance(self.z) + KRIGING_NUGGET * np.eye(len(z)))
+        self.z = z / self.scale
+        self.centre = z.mean(axis=0) / self.scale
+
+        # Universal kriging: of the values v at the points, by_trend @ v are the coefficients of the
+        # trend by generalised least squares, and by_covariance @ v those of the covariances.
+        C = self._covariance(self.z) + tuning.KRIGING_NUGGET * np.eye(len(z))
+        inverse = np.linalg.inv(C)
         H = self._trend(self.z)
         self.by_trend = np.linalg.pinv(H.T @ inverse @ H) @ H.T @ inverse
         self.by_covariance = inverse - inverse @ H @ self.by_trend
 
     def errors(self, values: Array) -> Array:
-        """Return what every value, of shape (S, functions), differs from its interpolation by all
-        others."""
-        return np.asarray(
-            self.by_covariance @ values / self.by_covariance.diagonal()[:, np.newaxis]
-        )
+        """Return every value minus its interpolation by all others.
+
+        Parameters
+        ----------
+        values : ndarray of shape (S, functions)
+            The values at the points.
+        """
+        diagonal = self.by_covariance.diagonal()[:, np.newaxis]
+        return np.asarray(self.by_covariance @ values / diagonal)
 
     def weights(self, gammas: Array) -> Array:
-        """Return what values at the points count for interpolations at others, of shape (others,
-        S)."""
-        z = self._read(gammas)
+        """Return the weights of the values at the points in interpolations at other γ.
+
+        Parameters
+        ----------
+        gammas : ndarray of shape (k, P)
+            Where to interpolate.
+
+        Returns
+        -------
+        ndarray of shape (k, S)
+        """
+        z = self._scaled(gammas)
         return np.asarray(self._covariance(z) @ self.by_covariance + self._trend(z) @ self.by_trend)
 
-    def _read(self, gammas: Array) -> Array:
+    def _scaled(self, gammas: Array) -> Array:
+        """Return z of some γ."""
         z = gammas / (gammas + self.knees) if self.bounded else np.log1p(gammas / self.knees)
         return np.asarray(z / self.scale)
 
     def _covariance(self, z: Array) -> Array:
+        """Return the covariances of some z with the points, of shape (k, S)."""
         squares = (z**2).sum(axis=1)[:, np.newaxis] + (self.z**2).sum(axis=1) - 2.0 * z @ self.z.T
         d = np.sqrt(5.0 * np.maximum(squares, 0.0)) / self.length
         return np.asarray((1.0 + d + d**2 / 3.0) * np.exp(-d))
 
     def _trend(self, z: Array) -> Array:
-        off = z - self.centre
-        return np.column_stack(
-            [np.ones(len(z)), off, off**2] if self.squares else [np.ones(len(z)), off]
-        )
+        """Return the functions of the trend at some z, one per column."""
+        centred = z - self.centre
+        columns = [np.ones(len(z)), centred]
+        if self.squares:
+            columns.append(centred**2)
+        return np.column_stack(columns)
 
 
 def fit_kriging(gammas: Array, values: Array, knees: Array) -> Kriging:
-    """Return the interpolation with the least errors where values are within ten nats of their
-    least."""
-    near = values - values.min(axis=0) < KRIGING_RANGE
+    """Return the kriging with the least errors near the least value of every function.
 
-    def misses(one: Kriging) -> float:
-        return float(np.mean(np.minimum(one.errors(values)[near] ** 2, KRIGING_CAP)))
+    Parameters
+    ----------
+    gammas : ndarray of shape (S, P)
+        The points.
+    values : ndarray of shape (S, functions)
+        The values there, in nats.
+    knees : ndarray of shape (P,)
+        The γ at which the eigenvalues of every kernel exceed one.
+    """
+    is_near = values - values.min(axis=0) < tuning.KRIGING_RANGE
 
-    kinds = [(False, 0.2), (False, 0.6), (False, 2.0), (True, 0.3), (True, 1.0), (True, 4.0)]
-    trends = (False, True) if len(gammas) > CANDIDATES_FOR_SQUARES * gammas.shape[1] else (False,)
-    tried = (
+    def mean_error(kriging: Kriging) -> float:
+        squares = kriging.errors(values)[is_near] ** 2
+        return float(np.mean(np.minimum(squares, tuning.KRIGING_CAP)))
+
+    trends = [False]
+    if len(gammas) > tuning.CANDIDATES_FOR_SQUARES * gammas.shape[1]:
+        trends.append(True)
+    settings = product(tuning.KRIGING_KINDS, trends, tuning.KRIGING_LENGTHS)
+    krigings = (
         Kriging(gammas, factor * knees, bounded, squares, length)
-        for bounded, factor in kinds
-        for squares in trends
-        for length in (2, 4, 8)
+        for (bounded, factor), squares, length in settings
     )
-    return min(tried, key=misses)
+    return min(krigings, key=mean_error)
 
 
-def learn_frequencies(values: Array, steps: int = EM_STEPS) -> Array:
-    """Return how frequent points are among targets, by EM, for criteria in nats of shape (points,
-    targets)."""
+def learn_frequencies(values: Array, steps: int = tuning.EM_STEPS) -> Array:
+    """Return how frequent points are among targets, by EM.
+
+    Parameters
+    ----------
+    values : ndarray of shape (points, targets)
+        The criterion of every target at every point, in nats.
+    steps : int
+        Steps of EM.
+    """
     likelihoods = np.exp(values.min(axis=0) - values)
-    likelihoods[likelihoods < LEAST_FREQUENCY] = 0.0
-    found = np.full(len(values), 1.0 / len(values))
+    likelihoods[likelihoods < tuning.LEAST_FREQUENCY] = 0.0
+    n_targets = len(likelihoods.T)
+    frequencies = np.full(len(values), 1.0 / len(values))
     for _ in range(steps):
-        found *= likelihoods @ (1.0 / (len(likelihoods.T) * (found @ likelihoods)))
-        np.maximum(found, LEAST_FREQUENCY, out=found)
-    return found
+        frequencies *= likelihoods @ (1.0 / (n_targets * (frequencies @ likelihoods)))
+        np.maximum(frequencies, tuning.LEAST_FREQUENCY, out=frequencies)
+    return frequencies
 
 
 def find_centres(z: Array, count: int, rng: np.random.RandomState) -> Array:
-    """Return the centres of so many groups of points, by k-means."""
+    """Return the centres of `count` groups of points, by k-means; all points if they are fewer."""
     if count >= len(z):
         return z
-    # A group without points keeps its centre.
+    first_centres = z[rng.permutation(len(z))[:count]]
+    # Of a group without points SciPy warns, and its centre stays.
     with warnings.catch_warnings(action="ignore", category=UserWarning):
-        return np.asarray(
-            kmeans2(z, z[rng.permutation(len(z))[:count]], KMEANS_STEPS, minit="matrix")[0]
-        )
+        centres, _ = kmeans2(z, first_centres, tuning.KMEANS_STEPS, minit="matrix")
+    return np.asarray(centres)
 
 
-class _Interpolated:
-    """The criterion at points between the candidates, and how frequent they are among targets.
+class _Interpolation:
+    """The criterion at points between the candidates, and how frequent these are among targets.
 
-    The points are drawn around the candidates that suit targets and, if they are to be
-    `everywhere`, as the design is drawn, too.
+    The points are drawn around the candidates that are frequent among targets.
+
+    Parameters
+    ----------
+    search : _Candidates
+        The candidates.
+    rng : RandomState
+        Draws targets and points.
+    options : TargetOptions
+        Numbers of targets and points.
+    everywhere : bool
+        Whether to draw wider, and to add points of a design.
 
     Attributes
     ----------
@@ -703,13 +897,13 @@ class _Interpolated:
     z : ndarray of shape (points, P)
         The points, log(1 + γ/γ₀).
     kriging : Kriging
-        What interpolates.
+        The interpolation.
     weights : ndarray of shape (points, candidates)
-        What the candidates count for the points.
+        The weights of the candidates in the criterion at the points.
     frequencies : ndarray of shape (points,)
         The prior.
-    some, lowest : ndarray
-        The targets that it was learned from, and the least interpolated criterion of each.
+    prior_targets, lowest : ndarray
+        The targets that the prior was learned from, and the least interpolated criterion of each.
     """
 
     def __init__(
@@ -719,57 +913,66 @@ class _Interpolated:
         options: TargetOptions,
         everywhere: bool,
     ) -> None:
-        self.search, self.knees, gammas = (
-            search,
-            POINT_KNEES * search.knees,
-            np.array(search.gammas),
-        )
-        self.some = rng.permutation(len(search.best))[: options.learned_from]
-        known = search.above_best(self.some)
-        self.kriging = fit_kriging(gammas, known[:, : options.fitted_to], search.knees)
-        frequent = learn_frequencies(known)
-        at = rng.choice(len(gammas), options.points, p=frequent / frequent.sum())
-        spread = options.spread * (FIRST_SPREAD if everywhere else 1.0)
-        z = np.maximum(
-            np.log1p(gammas[at] / self.knees) + spread * rng.normal(size=gammas[at].shape), 0.0
-        )
+        self.search = search
+        self.knees = tuning.POINT_KNEES * search.knees
+        gammas = np.array(search.gammas)
+
+        # 1. The interpolation.
+        self.prior_targets = rng.permutation(len(search.best))[: options.learned_from]
+        candidate_values = search.above_best(self.prior_targets)
+        self.kriging = fit_kriging(gammas, candidate_values[:, : options.fitted_to], search.knees)
+
+        # 2. Points around frequent candidates.
+        candidate_frequencies = learn_frequencies(candidate_values)
+        probabilities = candidate_frequencies / candidate_frequencies.sum()
+        origins = gammas[rng.choice(len(gammas), options.points, p=probabilities)]
+        spread = options.spread
+        if everywhere:
+            spread *= tuning.FIRST_SPREAD
+        z = np.log1p(origins / self.knees) + spread * rng.normal(size=origins.shape)
+        z = np.maximum(z, 0.0)
         z[rng.uniform(size=z.shape) < options.zeros] = 0.0
         if everywhere:
-            z = np.concatenate(
-                [z, np.log1p(_design(search.units, options.points // 2, rng, options) / self.knees)]
-            )
-        self.z, self.weights = z, self.kriging.weights(self.knees * np.expm1(z))
-        values = self.weights @ known
-        self.frequencies, self.lowest = (
-            learn_frequencies(values),
-            values.min(axis=0) + search.best[self.some],
-        )
+            design = _design(search.units, options.points // 2, rng, options)
+            z = np.concatenate([z, np.log1p(design / self.knees)])
+        self.z = z
+
+        # 3. The frequencies of the points.
+        self.weights = self.kriging.weights(self.knees * np.expm1(z))
+        values = self.weights @ candidate_values
+        self.frequencies = learn_frequencies(values)
+        self.lowest = values.min(axis=0) + search.best[self.prior_targets]
 
     def left_over(self) -> float:
-        """Return by how much the criterion is below that of the best candidate somewhere, on
-        average over targets."""
-        return float(np.maximum(self.search.best[self.some] - self.lowest, 0.0).mean())
+        """Return by how much the least interpolated criterion is below that of the best candidate.
 
-    def means(self, targets: Indices) -> Array:
-        """Return the posterior means of some targets in z."""
+        It is the average over the targets that the prior was learned from.
+        """
+        best = self.search.best[self.prior_targets]
+        return float(np.maximum(best - self.lowest, 0.0).mean())
+
+    def means(self, numbers: Indices) -> Array:
+        """Return the posterior means of z of the targets of these numbers."""
         backend = self.search.targets.backend
-        place, xp = backend.asarray, backend.xp
-        weights, z = place(self.weights), place(self.z)
-        prior = place(np.log(self.frequencies + np.finfo(float).tiny))[:, None]
-        means = np.empty((len(targets), self.z.shape[1]))
-        for part in row_strips(len(targets), MEANS_AT_ONCE):
-            odds = prior - weights @ place(self.search.above_best(targets[part]))
-            odds = xp.exp(odds - xp.amax(odds, 0))
-            means[part] = backend.to_numpy((odds.T @ z) / odds.sum(0)[:, None])
+        xp = backend.xp
+        weights = backend.asarray(self.weights)
+        z = backend.asarray(self.z)
+        log_prior = backend.asarray(np.log(self.frequencies + np.finfo(float).tiny))[:, None]
+        means = np.empty((len(numbers), self.z.shape[1]))
+        for strip in row_strips(len(numbers), tuning.MEANS_AT_ONCE):
+            candidate_values = backend.asarray(self.search.above_best(numbers[strip]))
+            log_posterior = log_prior - weights @ candidate_values
+            posterior = xp.exp(log_posterior - xp.amax(log_posterior, 0))
+            means[strip] = backend.to_numpy((posterior.T @ z) / posterior.sum(0)[:, None])
         return means
 
     def ratios(self, z: Array) -> Array:
-        """Return γ."""
-        found = self.knees * np.expm1(z)
-        # Without any kernel there are no shares.
-        found[found.sum(axis=1) <= 0.0] = LEAST_RATIO * self.knees
-        # Beyond, as targets without noise would have it, the rounding of linear systems shows in
-        # predictions.
-        sizes = found @ self.search.traces
-        found *= np.minimum(1.0, MOST_RATIO / sizes)[:, np.newaxis]
-        return _rounded(found)
+        """Return the γ of points z, rounded, and within the limits of γ."""
+        gammas = self.knees * np.expm1(z)
+        # Without any kernel there are no fractions.
+        gammas[gammas.sum(axis=1) <= 0.0] = tuning.LEAST_RATIO * self.knees
+        # Targets without noise would have larger γ, at which the rounding of linear systems shows
+        # in predictions.
+        sizes = gammas @ self.search.traces
+        gammas *= np.minimum(1.0, tuning.LARGEST_RATIO / sizes)[:, np.newaxis]
+        return _rounded(gammas)

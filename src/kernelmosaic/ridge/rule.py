@@ -1,4 +1,7 @@
-"""Weights for other machines by the leave-one-out error of least squares: ``weights="loo"``."""
+"""Weights for other machines by the criterion of least squares: ``weights="loo"``.
+
+`WEIGHT_RULES` of `engine/fit.py` names `loo_weights`.
+"""
 
 from __future__ import annotations
 
@@ -19,19 +22,33 @@ from kernelmosaic.row_order import content_order, on_grid
 
 
 def loo_weights(task: Task, data: TrainingSet, y: Any) -> Array | None:
-    """Return the weights of least squares, of sum one; None for a task that least squares does not
-    serve."""
+    """Return the weights, of sum one, that least squares learns for a task.
+
+    They are None for a task without targets of least squares.
+
+    Parameters
+    ----------
+    task : Task
+        Classes or numbers.
+    data : TrainingSet
+        The samples and kernels.
+    y : array of shape (n,) or (n, targets)
+        The targets of its samples.
+    """
     targets = targets_of(task, y, data.weight)
     return None if targets is None else weights_for(targets, data)
 
 
 def weights_for(targets: RidgeTargets, data: TrainingSet) -> Array:
-    """Return the weights of sum one that least squares learns, once for the same targets of a
-    training set."""
+    """Return the weights, of sum one, that least squares learns for some targets.
+
+    They are learned once, and stored in `data.weights_of_rules` for the next time.
+    """
     key = ("loo", str(content_hash([targets.Y, targets.weight])))
     if key not in data.weights_of_rules:
         if not is_streamed(data.samples):
-            # The last digits of standardised columns depend on the order of samples.
+            # Samples in another order get the same weights; the grid removes the last digits of
+            # standardised columns, which depend on the order.
             order = content_order(on_grid(data.samples), targets.Y, targets.weight)
             targets = replace(targets, order=order)
         with data.threads():
@@ -42,7 +59,7 @@ def weights_for(targets: RidgeTargets, data: TrainingSet) -> Array:
 
 @singledispatch
 def targets_of(task: Task, y: TargetLike, weight: Array) -> RidgeTargets | None:
-    """Return the targets of least squares for a task; None where there is no such machine."""
+    """Return the targets of least squares for a task, or None if it has none."""
     return None
 
 

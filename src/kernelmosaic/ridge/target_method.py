@@ -41,15 +41,15 @@ from kernelmosaic.ridge.per_target import (
 
 @dataclass(frozen=True, eq=False)
 class RidgeEach(RidgeNumbers):
-    """Several targets, each with weights of its own; some of them stand for all."""
+    """Several targets, each with weights of its own."""
 
     def targets(self, y: TargetLike, weight: Array) -> RidgeTargets:
-        """Return some of the targets, from which is learned what all of them share."""
+        """Return some of the targets, which stand for all where targets share parameters."""
         return RidgeTargets.of_numbers(shared_targets(y), weight)
 
 
 def shared_targets(y: ArrayOrTensor) -> Array:
-    """Return some columns of targets in double precision, with means where there is no target."""
+    """Return some columns of targets in double precision, with means for missing targets."""
     columns = evenly_spread(y.shape[1])
     return filled_by_means(np.asarray(to_host(y[:, columns]), dtype=np.float64))
 
@@ -61,7 +61,7 @@ def evenly_spread(n_targets: int) -> Indices:
 
 
 def filled_by_means(Y: Array) -> Array:
-    """Return targets with the mean of their column, or zero without any, where there is NaN."""
+    """Return targets with NaN replaced by the mean of the column, or zero if it has no number."""
     missing = np.isnan(Y)
     if not missing.any():
         return Y
@@ -72,23 +72,28 @@ def filled_by_means(Y: Array) -> Array:
 
 @dataclass(frozen=True)
 class TargetPattern:
-    """Samples that have the same targets: the numbers of both."""
+    """Samples that have the same targets.
+
+    Attributes
+    ----------
+    rows : ndarray
+        The numbers of the samples.
+    columns : ndarray
+        The numbers of the targets, which exactly these samples have.
+    """
 
     rows: Indices
     columns: Indices
 
 
 def patterns_of_targets(Y: ArrayOrTensor) -> list[TargetPattern] | None:
-    """Return which samples have which targets; None if all samples have all.
-
-    Targets of the same samples are of one pattern.
-    """
+    """Return one pattern for all targets of the same samples; None if no target is missing."""
     if not isinstance(Y, np.ndarray):
         return None
-    is_there = ~np.isnan(Y)
-    if is_there.all():
+    is_known = ~np.isnan(Y)
+    if is_known.all():
         return None
-    patterns, number = np.unique(is_there, axis=1, return_inverse=True)
+    patterns, number = np.unique(is_known, axis=1, return_inverse=True)
     number = number.ravel()
     return [
         TargetPattern(np.flatnonzero(patterns[:, k]), np.flatnonzero(number == k))
@@ -98,7 +103,7 @@ def patterns_of_targets(Y: ArrayOrTensor) -> list[TargetPattern] | None:
 
 @dataclass(frozen=True)
 class TargetsResult:
-    """What was learned of every target.
+    """The machines of all targets.
 
     Attributes
     ----------
@@ -111,7 +116,7 @@ class TargetsResult:
     beta : ndarray of shape (targets, n)
         The coefficients.
     stationarity : float
-        How level the criterion is.
+        As for `_learn_each`.
     """
 
     learned: TargetsLearned
@@ -147,7 +152,7 @@ class TargetMethod(CriterionMethod):
     ) -> list[Any]:
         samples = self.samples
         assert samples is not None
-        Y = samples.given.y
+        Y = samples.inputs.y
         if patterns_of_targets(Y) is None:
             stack = columns_of_linear_kernels(data) or data.stack
             learned, stationarity = self._learn_each(samples, stack, Y, learner)
@@ -173,15 +178,17 @@ class TargetMethod(CriterionMethod):
         Y: ArrayOrTensor,
         options: TargetOptions,
     ) -> tuple[TargetsLearned, float]:
-        """Learn the weights of targets that all samples have.
+        """Learn weights and ridge of every target, where all samples have all targets.
 
         Returns
         -------
         learned : TargetsLearned
         stationarity : float
-            How level the criterion is.
+            For one target, that of its search by gradients. For several, by how much the criterion
+            between candidates falls below the least one on average, per sample.
         """
-        n_targets, weight = Y.shape[1], samples.targets.weight
+        n_targets = Y.shape[1]
+        weight = samples.targets.weight
         seeds: list[RidgeLearned] = []
         first = None
         if n_targets > 1 and self.weights is not None:
@@ -190,34 +197,40 @@ class TargetMethod(CriterionMethod):
             seeds = self._learn_seeds(samples, stack, n_targets)
             if seeds:
                 first = np.array([seed.weights / seed.alpha for seed in seeds])
-        # One target has no others to be compared with: its weights are those by exact gradients.
+        # A single target keeps the weights found by gradients: others by which a prior could be
+        # learned are missing. Given weights leave only the ridge to choose.
         if n_targets == 1 or self.weights is not None:
             options = replace(options, sizes=())
-        order = int(stack.widths.sum()) if stack.widths is not None else len(Y)
+        # The linear systems are those of features, or of samples.
+        order = len(Y)
+        if stack.widths is not None:
+            order = int(stack.widths.sum())
         operations = len(Y) * order * (order + n_targets)
         is_small = operations < tuning.THREADED_OPERATIONS
-        with one_blas_thread() if is_small else nullcontext():
+        threads = one_blas_thread() if is_small else nullcontext()
+        criterion = "evidence" if self.criterion == "evidence" else "loo"
+        with threads:
             learned = learn_target_weights(
                 stack,
                 Y,
                 weight,
                 check_random_state(self.random_state),
-                criterion="evidence" if self.criterion == "evidence" else "loo",
+                criterion=criterion,
                 groups=samples.targets.groups,
                 first=first,
                 options=options,
             )
         if n_targets == 1:
             return learned, seeds[0].stationarity
-        return learned, learned.left_over / min(float(weight.sum()), RidgeOptions.slope_samples)
+        return learned, learned.left_over / min(float(weight.sum()), RidgeOptions.gradient_samples)
 
     def _sums_of_given_weights(self, samples: RidgeSamples, n_kernels: int) -> Array:
-        """Return given weights over ridges, of shape (candidates, P).
+        """Return given weights divided by several ridges, of shape (candidates, P).
 
-        There is one candidate where the ridge is given, too.
+        If the ridge is given, too, there is one candidate.
         """
         weights = given_weights(self.weights, n_kernels)
-        sums = np.geomspace(1e-4, 1e6, 101)
+        sums = np.geomspace(tuning.LEAST_SUM, tuning.LARGEST_SUM, tuning.N_SUMS)
         if self.alpha != "learn":
             alpha = np.array([float(self.alpha)])
             sums = weights.sum() * samples.targets.weight_unit / alpha
@@ -226,9 +239,10 @@ class TargetMethod(CriterionMethod):
     def _learn_patterns(
         self, samples: RidgeSamples, Y: Array, options: TargetOptions
     ) -> tuple[TargetsLearned, float]:
-        """Learn the weights of targets that some samples lack, each from the samples that have it.
+        """Learn weights and ridge of every target from the samples that have it.
 
-        Kernels are those of all samples; targets that the same samples have are learned together.
+        The kernels are fitted to all samples. Targets of the same samples are learned together.
+        Returns what `_learn_each` does, the largest stationarity for all targets.
         """
         if samples.data.in_features:
             raise ValueError(
@@ -236,7 +250,7 @@ class TargetMethod(CriterionMethod):
                 " approximation=None, or fit every target to the samples that have it."
             )
         parts = []
-        steepest = -np.inf
+        largest_stationarity = -np.inf
         for pattern in patterns_of_targets(Y) or []:
             if len(pattern.rows) < 2:
                 raise ValueError(
@@ -255,17 +269,21 @@ class TargetMethod(CriterionMethod):
                 replace(samples, targets=targets), stack, pattern_Y, options
             )
             parts.append((pattern.rows, pattern.columns, learned))
-            steepest = max(steepest, stationarity)
-        return join_targets(parts, Y.shape), steepest
+            largest_stationarity = max(largest_stationarity, stationarity)
+        return join_targets(parts, Y.shape), largest_stationarity
 
     def _learn_seeds(
         self, samples: RidgeSamples, stack: MatrixStack | FeatureStack, n_targets: int
     ) -> list[RidgeLearned]:
-        """Learn by exact gradients what is tried first: weights of some targets together and, where
-        targets are few, of each."""
+        """Return machines found by gradients, whose weights are the first candidates.
+
+        The first machine is of some targets together; if targets are few, one of each follows. With
+        many targets and few kernels there are none, since the design covers the weights.
+        """
         if n_targets > tuning.FEW_TARGETS and stack.n_kernels <= tuning.FEW_KERNELS:
             return []
-        data, targets = samples.data, samples.targets
+        data = samples.data
+        targets = samples.targets
         with data.threads():
             shared = self.learn_on(stack, data, targets, start=samples.with_widths)
             seeds = [shared]
@@ -295,10 +313,11 @@ class TargetMethod(CriterionMethod):
         return {"history_": numbered(learned.history), "n_iter_": len(learned.candidates)}
 
     def attributes(self, fit: Fit) -> Settings:
-        samples, (result,) = self.samples, fit.learned
+        samples = self.samples
         assert samples is not None
+        (result,) = fit.learned
         scores = 1.0 - result.learned.errors
-        # Every sample had a part in the weights that judge it.
+        # The weights have seen all samples, so the score is a training score.
         mean_score = float(np.mean(scores))
         return {
             "kernels_": fitted_kernels(fit.data),
@@ -321,13 +340,15 @@ class TargetMethod(CriterionMethod):
 
 
 def columns_of_linear_kernels(data: TrainingSet) -> StoredFeatures | None:
-    """Return the columns that linear kernels read, as normalised; None if other kernels are there.
+    """Return the normalised columns that linear kernels read, or None if they do not serve.
 
-    None also where columns are not fewer than samples.
+    They serve if all kernels are linear and not centred, if no sample lacks a view, and if there
+    are fewer columns than samples.
     """
     if data.present is not None or not data.views:
         return None
-    fitted, views = data.kernel_set.fitted, data.views
+    fitted = data.kernel_set.fitted
+    views = data.views
     for entry in fitted:
         if not isinstance(entry.kernel, Linear) or isinstance(entry.normalization, Centered):
             return None
