@@ -296,11 +296,11 @@ class TorchBackend(Backend):
         # the operations, as products of matrices instead of substitutions.
         half = n // 2
         inverse = self.xp.zeros_like(factor)
-        upper_block = self.invert_lower(factor[:half, :half])
-        inverse[:half, :half] = upper_block
-        lower_block = self.invert_lower(factor[half:, half:])
-        inverse[half:, half:] = lower_block
-        self.xp.mm(-lower_block, factor[half:, :half] @ upper_block, out=inverse[half:, :half])
+        inverse_A = self.invert_lower(factor[:half, :half])
+        inverse[:half, :half] = inverse_A
+        inverse_D = self.invert_lower(factor[half:, half:])
+        inverse[half:, half:] = inverse_D
+        self.xp.mm(-inverse_D, factor[half:, :half] @ inverse_A, out=inverse[half:, :half])
         return inverse
 
     def cho_inverse(self, factor: ArrayOrTensor) -> ArrayOrTensor:

@@ -607,12 +607,14 @@ class _FitReport:
         largest = p.max(axis=1)
         is_right = classes[p.argmax(axis=1)] == self.y
         losses = -np.log(np.maximum(probability_of_truth, _LEAST_PROBABILITY))
+        # The mean loss of a single row has no standard error.
+        error_of_mean = standard_error(losses) or 0.0
         self._page.heading("Are its probabilities calibrated?")
         self._page.paragraph(
             f"{self.held_out_rows}: the most probable class has a probability of"
             f" {100 * largest.mean():.1f} % on average, and {100 * is_right.mean():.1f} % are"
             f" right. The mean log-loss is {losses.mean():.3f} ±"
-            f" {standard_error(losses) or 0.0:.3f} nats (standard error); equal probabilities for"
+            f" {error_of_mean:.3f} nats (standard error); equal probabilities for"
             f" all classes have {np.log(n_classes):.3f}."
         )
 

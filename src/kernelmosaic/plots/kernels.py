@@ -188,7 +188,11 @@ class KernelWeightsDisplay(Display):
         return width, height
 
     def _draw_bars(self, ax: AxesOrNone, labels: list[str], style: Settings) -> None:
-        """Draw bars of the weights, and points of the weights beside them."""
+        """Draw bars of the weights, and points of the weights beside them.
+
+        Sets `bars_` and `points_`. Of weights beside them that differ by class there are no points:
+        a kernel has one row.
+        """
         weights = self.weights[self.shown_]
         rows = np.arange(len(weights))
         options = {"color": colour(0), "height": 0.7} | style

@@ -867,9 +867,17 @@ class FeatureForm:
 
     @classmethod
     def of_centred(cls, stack: FeatureStack, Y: Array) -> FeatureForm:
-        """Return the form of centred features and targets, with weights of one.
+        """Return the form of centred features with targets, and with sample weights of one.
 
-        Features that are constant up to rounding become zero.
+        Targets are not centred: Z̃ᵀY is the same if they are. A feature that is constant up to
+        rounding has zeros in `normal`, so that it counts as zero in every system.
+
+        Parameters
+        ----------
+        stack : FeatureStack
+            The kernels, not centred.
+        Y : ndarray of shape (n, c)
+            The targets.
         """
         factors = stack.factors(np.ones(stack.n_kernels))
         n = stack.n_samples
@@ -877,10 +885,10 @@ class FeatureForm:
         sums = moments[-1, :-1]
         normal = moments[:-1, :-1]
         means = sums / n
-        squares = np.diag(normal).copy()
+        squared_norms = np.diag(normal).copy()
         normal -= np.outer(sums, means)
-        constant = np.diag(normal) <= CONSTANT_FEATURE * squares
-        normal[constant] = normal[:, constant] = 0.0
+        is_constant = np.diag(normal) <= CONSTANT_FEATURE * squared_norms
+        normal[is_constant] = normal[:, is_constant] = 0.0
         form = cls(stack, np.ones(n), factors, normal, means, Y)
         return replace(form, right=form.sums(Y))
 

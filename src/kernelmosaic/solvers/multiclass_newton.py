@@ -171,13 +171,15 @@ def eliminate(
     """
 
     def add_class(c: int) -> None:
+        """Add a class to the system; one without free coefficients adds nothing."""
         samples = np.flatnonzero(free[:, c])
         if len(samples) == 0:
             return
         block = blocks.take(c, samples, system.dtype)
-        places = np.searchsorted(shared, samples)
-        system.add(c, block, right_sides(c, samples), places)
+        places_in_shared = np.searchsorted(shared, samples)
+        system.add(c, block, right_sides(c, samples), places_in_shared)
 
+    # `run_threads` measures work by the bytes that it reads, so flops are turned into bytes.
     n_free = free.sum(axis=0, dtype=np.float64)
     flops = float(np.sum(n_free**3))
     run_threads(add_class, range(free.shape[1]), int(flops / FLOPS_PER_BYTE))
