@@ -74,7 +74,7 @@ class Method(ABC):
 
     @abstractmethod
     def learner(self, task: Task, data: TrainingSet, machines: Sequence[Any]) -> Any:
-        """Return what learns the weights of machines."""
+        """Return what learns the weights of machines; None where nothing is searched."""
 
     @abstractmethod
     def learn(
@@ -83,11 +83,17 @@ class Method(ABC):
         """Return what was learned for each machine, from its start."""
 
     def completed(self, fit: Fit) -> Fit:
-        """Return a certified fit with what a method computes after it."""
+        """Return a fit with what the method computes once all is learned.
+
+        The fit is certified, unless the method proves no bound.
+        """
         return fit
 
     def pruned(self, fit: Fit) -> Fit:
-        """Return a certified fit without kernels that its certificate does not need."""
+        """Return a certified fit without kernels that its certificate does not need.
+
+        It is not called for methods that prove no bound.
+        """
         return fit
 
     def coefficients(self, fit: Fit) -> tuple[Array, Array]:
@@ -391,15 +397,16 @@ class Fit:
         The samples that count, with their kernels.
     machines : list
         One per output, or one for all.
-    learner : Learner
-        What learned the weights, and states the bound that they prove.
+    learner : Learner or None
+        What learned the weights, and states the bound that they prove; None where nothing is
+        searched, for which no warning is given.
     learned : list of Learned
         What was learned for each machine.
     has_leads : bool
         Whether it started from another fold's fit. The gradients of some kernels are then computed
         by the certificate only.
     rule : object
-        What the method has computed after the certificate.
+        What `Method.completed` has computed; None of most methods.
     """
 
     recipe: Recipe
@@ -576,6 +583,8 @@ def fit(
     weights: Array | None = None,
 ) -> Fit:
     """Return the certified fit of a recipe to samples, without kernels that are not needed.
+
+    A fit by a method that proves no bound has no certificate, and keeps all kernels.
 
     Parameters
     ----------
