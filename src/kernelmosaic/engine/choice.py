@@ -58,7 +58,8 @@ class HeldOutScoring:
     rule : {"best", "one_standard_error"}
         The rule of `choose_value`.
     calibration : {"sigmoid", "isotonic"} or None
-        How decision values become probabilities for scorers; None means "sigmoid".
+        How decision values become probabilities for scorers; None means "sigmoid". Other tasks than
+        classes do not read it, as survival, whose searches have "held out" here.
     """
 
     scorer: Any

@@ -31,7 +31,7 @@ from kernelmosaic.survival.task import Times, require_event
 
 
 def observed(y: Array) -> NDArray[np.int64]:
-    """Return whether each event was observed."""
+    """Return whether each event was observed, 1 or 0: the first column of y."""
     return y[:, 0].astype(np.int64)
 
 
