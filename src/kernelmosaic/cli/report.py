@@ -357,7 +357,7 @@ class _FitReport:
             if name == view:
                 X_view = X[:, columns]
                 gram = np.asarray(clone(kernel).fit(X_view)(X_view), dtype=np.float64)
-                norm = np.linalg.norm(gram - gram.mean(axis=0))
+                norm = float(np.linalg.norm(gram - gram.mean(axis=0)))
                 if norm == 0:  # a constant matrix
                     norm = 1.0
                 K += gram / norm
