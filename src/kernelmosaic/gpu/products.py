@@ -220,8 +220,8 @@ class ColumnKernels:
         size = float(R.abs().amax())
         R = _padded((R / size).half())
         n = self.n_samples
-        product = self.backend.half_product(R.T, R)[:n, :n]
-        return HalfMatrix.of(product * size**2, self.backend)
+        inverse = self.backend.half_product(R.T, R)[:n, :n] * size**2
+        return HalfMatrix.of(inverse, self.backend)
 
     def _largest_eigenvalue(self, A: Any) -> float:
         """Return about the largest eigenvalue of a positive definite matrix, by power iteration."""
@@ -339,8 +339,9 @@ class CombinedColumns:
         # Places of the entries in the matrix that is read row after row.
         places = rows[:, :, None] * kernels.n_samples + rows[:, None, :]
         for part in self.parts:
-            entries = kernels.matrices[part.kernel].take(places)
-            blocks.addcmul_(entries, part.by_column[:, :, None])
+            weights = part.by_column[:, :, None]
+            # The entries get no name, so that they are released before the next ones are taken.
+            blocks.addcmul_(kernels.matrices[part.kernel].take(places), weights)
         return kernels.backend.astype(blocks, np.float64)
 
 

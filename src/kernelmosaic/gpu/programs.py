@@ -108,9 +108,9 @@ class ProgramBatch(Program):
         broadcast = self.mapped(lambda vector: vector[:, None])
         for _ in range(passes):
             b = low + fractions * (high - low)
-            u = broadcast.conjugate_argmax(z[:, None] - b[:, :, None])
-            is_above = u.sum(2) > self.total
-            crossing = is_above.sum(1, keepdim=True).clip(1, candidates - 1)
+            # S(b); the array of all uᵢ, (B, candidates, n), gets no name, so that it is released.
+            S = broadcast.conjugate_argmax(z[:, None] - b[:, :, None]).sum(2)
+            crossing = (S > self.total).sum(1, keepdim=True).clip(1, candidates - 1)
             low = b.gather(1, crossing - 1)
             high = b.gather(1, crossing)
         return 0.5 * (low + high)
