@@ -856,8 +856,8 @@ MUTATIONS = (
         "steps-of-a-fold-fitted-again",
         "models of folds with steps of a pipeline that are fitted once more",
         "engine/choice.py",
-        "self._read(inside, quiet, prepared=held_out.prepared)",
-        "self._read(inside, quiet, prepared=None)",
+        "self._read(training, params, prepared=held_out.prepared)",
+        "self._read(training, params, prepared=None)",
         "estimators/test_cv.py",
     ),
     _m(
@@ -1101,8 +1101,8 @@ MUTATIONS = (
         "views-screened-by-themselves",
         "a view depends on itself, and none is left out",
         "unlabelled/learning.py",
-        "(found.pvalues <= level) & ~np.eye(len(found.pvalues), dtype=bool)",
-        "(found.pvalues <= level) | np.eye(len(found.pvalues), dtype=bool)",
+        "(similarity.pvalues <= level) & ~np.eye(V, dtype=bool)",
+        "(similarity.pvalues <= level) | np.eye(V, dtype=bool)",
         "unlabelled/test_learning.py",
     ),
     _m(

@@ -296,11 +296,11 @@ class TorchBackend(Backend):
         # the operations, as products of matrices instead of substitutions.
         half = n // 2
         inverse = self.xp.zeros_like(factor)
-        upper_block = self.invert_lower(factor[:half, :half])
-        inverse[:half, :half] = upper_block
-        lower_block = self.invert_lower(factor[half:, half:])
-        inverse[half:, half:] = lower_block
-        self.xp.mm(-lower_block, factor[half:, :half] @ upper_block, out=inverse[half:, :half])
+        inverse_A = self.invert_lower(factor[:half, :half])
+        inverse[:half, :half] = inverse_A
+        inverse_D = self.invert_lower(factor[half:, half:])
+        inverse[half:, half:] = inverse_D
+        self.xp.mm(-inverse_D, factor[half:, :half] @ inverse_A, out=inverse[half:, :half])
         return inverse
 
     def cho_inverse(self, factor: ArrayOrTensor) -> ArrayOrTensor:
@@ -631,7 +631,11 @@ def _counts_by_thread(library: Any) -> bool:
 
 
 def _lower_to_one(libraries: Iterable[Any]) -> list[tuple[Any, int]]:
-    """Set libraries to one thread; return those that obeyed, each with its former number."""
+    """Set libraries to one thread; return those that obeyed, each with its former number.
+
+    Libraries that had one thread, or whose number is unknown, are left as they are, and are not
+    among those returned.
+    """
     lowered = []
     for library in libraries:
         former_number = library.num_threads

@@ -99,6 +99,10 @@ _MOST_PATIENTS_TO_WARM_UP = 300
 #: The patients of each class that the picture of the learned kernel has.
 _PATIENTS_OF_CLASS = 60
 
+#: The quantiles of the kernel's values that are drawn in white and in black. Chosen by hand: the
+#: diagonal, which is darker than the rest, is beyond the upper one.
+_QUANTILES_OF_SHADES = (0.01, 0.985)
+
 
 def make_patients(n_samples: int, seed: int) -> tuple[Array, dict[str, Any], NDArray[np.int64]]:
     """Draw patients who are ill if the sum of three causes is positive.
@@ -277,20 +281,26 @@ def draw_patients(rows: list[Row], X: Array, columns: dict[str, Any], y: NDArray
 
 
 def _draw_kernel(axes: Any, learned: Estimator, X: Array, y: NDArray[np.int64]) -> None:
-    """Draw the learned kernel between patients, sorted by class and decision."""
+    """Draw the learned kernel between patients, sorted by class and decision.
+
+    Each class must have `_PATIENTS_OF_CLASS` patients; the first ones are drawn.
+    """
     patients_of_classes = []
-    for label in (0, 1):
+    for label in (0, 1):  # healthy, ill
         patients = np.flatnonzero(y == label)[:_PATIENTS_OF_CLASS]
         order = np.argsort(learned.decision_function(X[patients]))
         patients_of_classes.append(patients[order])
     K = learned.kernel_matrix(X[np.concatenate(patients_of_classes)])
-    low, high = np.quantile(K, (0.01, 0.985))  # the diagonal is darker than the rest
+    low, high = np.quantile(K, _QUANTILES_OF_SHADES)
     axes.imshow(K, cmap="Greys", vmin=low, vmax=high)
-    axes.set_xticks([29.5, 89.5], ["healthy", "ill"], fontsize=9)
+    # Cell i of a picture reaches from i - 0.5 to i + 0.5.
+    border = _PATIENTS_OF_CLASS - 0.5
+    middles = [0.5 * _PATIENTS_OF_CLASS - 0.5, 1.5 * _PATIENTS_OF_CLASS - 0.5]
+    axes.set_xticks(middles, ["healthy", "ill"], fontsize=9)
     axes.tick_params(length=0)
     axes.set_yticks([])
-    axes.axhline(59.5, color="white", linewidth=1.5)
-    axes.axvline(59.5, color="white", linewidth=1.5)
+    axes.axhline(border, color="white", linewidth=1.5)
+    axes.axvline(border, color="white", linewidth=1.5)
     axes.set_title("the learned kernel: how alike are two patients?", fontsize=9, color=_INK)
 
 

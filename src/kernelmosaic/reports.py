@@ -278,10 +278,11 @@ def _holds_figures(column: Iterable[Cell]) -> bool:
 
 
 def _image(figure: Any) -> tuple[str, bytes]:
-    """Return the media type and the bytes of a picture.
+    """Return the subtype of a picture's media type, as in ``image/png``, and its bytes.
 
-    The figure of a display is closed, which pyplot would keep in memory; a figure of the caller is
-    left open.
+    Bytes are those of a PNG, and a str is the text of an SVG. A figure, or that of a display, is
+    saved as a PNG. pyplot would keep the figure of a display in memory, so that it is closed; a
+    figure of the caller is left open.
     """
     if isinstance(figure, bytes):
         return "png", figure

@@ -108,8 +108,8 @@ def wilcoxon(a: Any, b: Any) -> WilcoxonResult:
     Returns
     -------
     WilcoxonResult
-        ``statistic``, ``p_value`` and ``direction``: +1 where `a` tends to be larger. Without any
-        difference: 0, 1, 0.
+        ``statistic``, ``p_value`` and ``direction``: +1 where `a` tends to be larger, −1 where `b`
+        does, and 0 where the rank sums are equal. Without any difference: 0, 1, 0.
 
     Examples
     --------

@@ -847,8 +847,8 @@ def looks_like_an_index(column: pd.Series) -> bool:
 # Targets ------------------------------------------------------------------------------------------
 
 
-def target_of(table: pd.DataFrame, name: str, where: object) -> pd.Series:
-    """Return the target column, or raise if it does not exist or has empty cells."""
+def complete_column(table: pd.DataFrame, name: str, where: object) -> pd.Series:
+    """Return a column of targets or groups; raise if it does not exist or has empty cells."""
     require(table, [name], where)
     remedy = "Fill it in, or leave out the row: there is nothing to learn from it."
     refuse(Fault.at(table[name].isna(), name, lambda row: " is empty", remedy), where)

@@ -736,23 +736,47 @@ def _answer_components(trial: Trial) -> dict[str, Any]:
     }
 
 
-def _count_components(X: Array, n_neighbors: int) -> int:
-    """Return the number of components of the graph that joins every sample to its nearest ones."""
-    distances = _squares(X, X)
+def _neighbour_matrix(views: list[Array], weights: Array, n_neighbors: int) -> Array:
+    """Return the matrix (A + Aᵀ) / 2 of the graph that joins every sample to its nearest ones.
+
+    Kernels are linear ones, centred and divided by their mean diagonal.
+    """
+    n = len(views[0])
+    distances = np.zeros((n, n))
+    for view, weight in zip(views, weights, strict=True):
+        mean_diagonal = float(((view - view.mean(axis=0)) ** 2).sum(axis=1).mean())
+        distances += weight * _squares(view, view) / mean_diagonal
     np.fill_diagonal(distances, np.inf)
-    nearest = np.argsort(distances, axis=1)[:, :n_neighbors]
-    joined = [set(map(int, row)) for row in nearest]
-    for sample, neighbours in enumerate(list(map(set, joined))):
-        for neighbour in neighbours:
-            joined[neighbour].add(sample)
-    unseen, n_components = set(range(len(X))), 0
+    A = np.zeros(distances.shape)
+    for sample, row in enumerate(np.argsort(distances, axis=1)[:, :n_neighbors]):
+        A[sample, row] = 1.0
+    return 0.5 * (A + A.T)
+
+
+def _count_components(W: Array) -> int:
+    """Return the number of components of a graph, by a plain search."""
+    unseen, n_components = set(range(len(W))), 0
     while unseen:
         n_components += 1
         front = {unseen.pop()}
         while front:
-            front = {neighbour for sample in front for neighbour in joined[sample]} & unseen
+            neighbours = {int(i) for sample in front for i in np.flatnonzero(W[sample])}
+            front = neighbours & unseen
             unseen -= front
     return n_components
+
+
+def _suggested_clusters(W: Array) -> int | None:
+    """Return the k from 2 to 10 with the largest gap between eigenvalues of the random walk.
+
+    Components of few samples may consist of further clusters, so that it is not always the number
+    of components. None where two gaps are equal to rounding.
+    """
+    degrees = W.sum(axis=1)
+    eigenvalues = np.linalg.eigvalsh(W / np.sqrt(np.outer(degrees, degrees)))[::-1]
+    gaps = eigenvalues[1:10] - eigenvalues[2:11]
+    second, first = np.sort(gaps)[-2:]
+    return None if first - second < 1e-6 else 2 + int(np.argmax(gaps))
 
 
 def _judge_components(trial: Trial, answers: Answers) -> str:
@@ -761,7 +785,9 @@ def _judge_components(trial: Trial, answers: Answers) -> str:
         trial.facts["labels"],
         trial.facts["components"],
     )
-    if _count_components(trial.X, model.n_neighbors_) != n_components:
+    views = np.split(trial.X, len(model.weights_), axis=1)
+    W = _neighbour_matrix(views, model.weights_, model.n_neighbors_)
+    if _count_components(W) != n_components:
         return "unknown"
     if model.embedding == "graph":
         ones = int(np.sum(np.abs(np.asarray(model.eigenvalues_) - 1.0) < 1e-6))
@@ -769,10 +795,15 @@ def _judge_components(trial: Trial, answers: Answers) -> str:
             raise Dishonest(
                 f"{ones} eigenvalues of one, but the graph has {n_components} components"
             )
-    if model.n_clusters_ != n_components:
+    n_expected = n_components if model.n_clusters != "auto" else _suggested_clusters(W)
+    if n_expected is None:
+        return "unknown"
+    if model.n_clusters_ != n_expected:
         raise Dishonest(
-            f"{model.n_clusters_} clusters, but the graph has {n_components} components"
+            f"{model.n_clusters_} clusters, but the eigenvalues of the graph suggest {n_expected}"
         )
+    if n_expected != n_components:
+        return "gap"
     for name in ("labels", "predicted"):
         agreement = adjusted_rand_score(labels, answers.values[name])
         if agreement < 1.0 - 1e-9:

@@ -49,7 +49,8 @@ class Case:
         it was held out."""
         training = replace(self.training, request=replace(self.training.request, C=C))
         path = train(training, make_pipeline(training), self.splitter, lambda what, n: None).path
-        return [(float(C), path.predictions(i)) for i, C in enumerate(path.result.Cs)]
+        choices = [replace(path.choice, value_number=i) for i in range(len(path.Cs))]
+        return [(choice.C, choice.predictions_held_out()) for choice in choices]
 
     def naive(self, C):
         """Every row's prediction by a whole pipeline fitted to the other parts, one fit after the

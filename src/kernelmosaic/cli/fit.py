@@ -219,7 +219,10 @@ class Trained:
         }
 
     def _how_chosen(self) -> str:
-        """Return in words how C, or the parameter in its place, was chosen."""
+        """Return in words how C, or the parameter in its place, was chosen.
+
+        It was "given" unless ridge learned it or several values were tried.
+        """
         request = self.training.request
         if request.method == "ridge" and request.C is None:
             is_evidence = self.model.chosen_criterion_ == "evidence"
@@ -228,7 +231,7 @@ class Trained:
             return "given"
         Cs = self.path.Cs
         chosen = "best"
-        if request.rule not in (None, "best"):
+        if request.rule == "one-standard-error":
             chosen = "smoothest within one standard error of the best,"
         score = " by partial likelihood" if request.loss == "cox" else ""
         return f"the {chosen} of {len(Cs)} from {min(Cs):.4g} to {max(Cs):.4g}{score}"

@@ -779,7 +779,7 @@ def lay_kernels(plan: Plan, views: Sequence[View]) -> list[tuple[str, Kernel, li
 def check_lengths(
     views: Sequence[View], table: MatrixLike, where: object, file_rows: Sequence[int]
 ) -> None:
-    """Refuse strings of different lengths if a kernel compares letter by letter.
+    """Refuse columns with strings of different lengths if a kernel compares letter by letter.
 
     Parameters
     ----------
@@ -796,6 +796,7 @@ def check_lengths(
             continue
         for column in view.columns:
             lengths = table[column].str.len().to_numpy()
+            # The first row that differs from row 0; 0 if none does.
             row = int(np.argmax(lengths != lengths[0]))
             if row == 0:
                 continue

@@ -242,7 +242,11 @@ def show_model(request: InspectRequest) -> None:
 def _content_for_json(
     card: ModelCard, header: ModelFileInfo, record: Settings, prediction_cost: float
 ) -> Settings:
-    """Return the content of a model file as values that JSON can hold."""
+    """Return the content of a model file as values that JSON can hold.
+
+    What the model does not have is None: a ridge machine has a stationarity in place of a duality
+    gap. Every model has `support_`, which may be all samples.
+    """
     model = card.model
     objective = getattr(model, "objective_", None)
     stationarity = None

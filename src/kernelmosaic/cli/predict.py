@@ -313,18 +313,31 @@ def _columns_of_python_model(
 
 
 def _texts_and_views(estimator: Estimator, table: Any) -> tuple[list[str], list[list[str]]]:
-    """Return the columns that an estimator reads as texts, and those of each view.
+    """Return the columns that count as texts, and those of each kernel's view.
 
-    The views are the columns that a row may lack together; there are none if the model refuses
-    missing views. What the steps of a pipeline read is not known: its columns count as numbers.
+    Parameters
+    ----------
+    estimator : estimator
+        Fitted. What the steps of a pipeline read is not known: its columns count as numbers.
+    table : DataFrame
+        The columns of the fit.
+
+    Returns
+    -------
+    texts : list of str
+        The columns that no kernel reads as numbers.
+    views : list of list of str
+        By kernel, the columns that a row may lack together; kernels of one view repeat them. The
+        list is empty if the model refuses missing views.
     """
     if not isinstance(estimator, KernelEstimator):
         return [], []
     names = list(table.columns)
     texts = [names[j] for j in estimator.columns_without_numbers(table)]
-    specs = lay_specs(estimator.read_kernels(table), table)
     if estimator.missing is None:
         return texts, []
+    specs = lay_specs(estimator.read_kernels(table), table)
+    # A row without the view of a kernel of all columns would have nothing.
     columns_of_views = [spec.columns for spec in specs if spec.columns is not None]
     return texts, [[names[j] for j in columns] for columns in columns_of_views]
 

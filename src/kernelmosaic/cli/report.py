@@ -336,7 +336,19 @@ class _FitReport:
     def _gram_of_view(self, view: str, X: Any) -> Array:
         """Return the sum of the Gram matrices of a view's kernels, put on one scale.
 
-        Each matrix is divided by the Frobenius norm that it has with centred columns.
+        The kernels are fitted anew to X. Each matrix is divided by the Frobenius norm that it has
+        with centred columns.
+
+        Parameters
+        ----------
+        view : str
+            The name of the view.
+        X : ndarray of shape (n, columns)
+            Rows behind the first steps of the pipeline.
+
+        Returns
+        -------
+        ndarray of shape (n, n)
         """
         K = np.zeros((len(X), len(X)))
         for (_, kernel, columns), name in zip(
@@ -345,7 +357,10 @@ class _FitReport:
             if name == view:
                 X_view = X[:, columns]
                 gram = np.asarray(clone(kernel).fit(X_view)(X_view), dtype=np.float64)
-                K += gram / (np.linalg.norm(gram - gram.mean(axis=0)) or 1.0)
+                norm = float(np.linalg.norm(gram - gram.mean(axis=0)))
+                if norm == 0:  # a constant matrix
+                    norm = 1.0
+                K += gram / norm
         return K
 
     # Scores
@@ -592,12 +607,14 @@ class _FitReport:
         largest = p.max(axis=1)
         is_right = classes[p.argmax(axis=1)] == self.y
         losses = -np.log(np.maximum(probability_of_truth, _LEAST_PROBABILITY))
+        # The mean loss of a single row has no standard error.
+        error_of_mean = standard_error(losses) or 0.0
         self._page.heading("Are its probabilities calibrated?")
         self._page.paragraph(
             f"{self.held_out_rows}: the most probable class has a probability of"
             f" {100 * largest.mean():.1f} % on average, and {100 * is_right.mean():.1f} % are"
             f" right. The mean log-loss is {losses.mean():.3f} ±"
-            f" {standard_error(losses) or 0.0:.3f} nats (standard error); equal probabilities for"
+            f" {error_of_mean:.3f} nats (standard error); equal probabilities for"
             f" all classes have {np.log(n_classes):.3f}."
         )
 

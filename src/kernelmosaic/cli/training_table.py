@@ -815,7 +815,7 @@ def read_target(raw: ArrayOrTensor, request: FitRequest) -> Target:
         if name is None:
             return Target("one-class", (), np.zeros(len(raw)))
         # The column is only left out of the features, but must be complete like any target.
-        tables.target_of(raw, name, where)
+        tables.complete_column(raw, name, where)
         return Target("one-class", (name,), np.zeros(len(raw)))
     if name is None:
         last_columns = ", ".join(raw.columns[-8:])
@@ -828,7 +828,7 @@ def read_target(raw: ArrayOrTensor, request: FitRequest) -> Target:
         names = layout.split_names(name, raw.columns)
         return _read_labels(raw, request, [_as_column(label, raw.columns) for label in names])
 
-    target = tables.target_of(raw, name, where)
+    target = tables.complete_column(raw, name, where)
     task = request.task or tables.guess_task(target)
     try:
         y = target_values(raw, task, [name], where)
@@ -862,7 +862,7 @@ def _read_survival(raw: ArrayOrTensor, request: FitRequest) -> Target:
             "--task survival: name the column of times with --target and that of events with"
             " --event."
         )
-    tables.target_of(raw, time, where)
+    tables.complete_column(raw, time, where)
     y = target_values(raw, "survival", (time, event), where)
 
     # The censored loss, which is the default if --epsilon is given, takes logarithms of the times.
@@ -910,7 +910,8 @@ def _read_groups(raw: ArrayOrTensor, request: FitRequest) -> Indices | None:
     name = request.groups
     if name is None:
         return None
-    column, faults = read_or_faults(lambda: tables.target_of(raw, name, request.path), raw)
+    column, faults = read_or_faults(lambda: tables.complete_column(raw, name, request.path), raw)
+    # With faults there is no column, only the default; `refuse` raises then.
     tables.refuse(locate_faults(faults, raw, None), request.path)
     groups = np.unique(tables.labels_of(column), return_inverse=True)[1]
     if groups.max() == 0:
@@ -1214,6 +1215,10 @@ _LEAST_ROWS_OF_A_VALUE = 2
 _N_SCREENING_ROWS = 50
 _LEAST_SCREENING_CORRELATION = 0.8
 
+#: With fewer rows than this, the order of a column is not compared: two rows are always in the
+#: order of the target or in the reverse one.
+_LEAST_SCREENING_ROWS = 3
+
 
 def copies_of_target(table: MatrixLike, columns: Sequence[str], target: Target) -> dict[str, str]:
     """Return the columns that duplicate or recode a target, each with its target.
@@ -1294,10 +1299,18 @@ def _may_have_order(values: AnyArray, target: AnyArray, rows: AnyArray) -> bool:
 
     The reverse order counts, too. This is a quick test before `_is_same_quantity`: it is True if
     the rows are too few to tell, and False if the values are no numbers.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n,)
+        Numbers are floating-point numbers; only those of `rows` need be present.
+    target : ndarray of shape (n,)
+    rows : ndarray of int
+        The rows that are compared, each with another value of the target.
     """
     if values.dtype.kind != "f":
         return False
-    if len(rows) < 3:
+    if len(rows) < _LEAST_SCREENING_ROWS:
         return True
     ranks = np.argsort(np.argsort(values[rows]))
     target_ranks = np.argsort(np.argsort(target[rows]))

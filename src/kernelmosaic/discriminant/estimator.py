@@ -229,17 +229,17 @@ class DiscriminantMKLClassifier(
         return replace(fit_input, y=np.asarray(indicators))
 
     def fit_input(
-        self, given: FitInput, calibration: Any = None, starts: Any = None, **known: Any
+        self, samples: FitInput, calibration: Any = None, starts: Any = None, **options: Any
     ) -> Self:
         """Fit to validated samples.
 
         Without a calibration, one is fitted to decision values of every sample by all others.
         """
-        fitted = fit(self.recipe(given), given, starts=starts, **known)
-        self.keep(fitted, given)
+        fitted = fit(self.recipe(samples), samples, starts=starts, **options)
+        self.keep(fitted, samples)
         if calibration is None:
             task: Any = fitted.task
-            labels = given.y if task.has_labels else task.labels(given.y)
+            labels = samples.y if task.has_labels else task.labels(samples.y)
             values = single(left_out(fitted))
             calibration = Calibration.fit(values, labels, len(self.classes_), None, "sigmoid")
         self._calibration = calibration

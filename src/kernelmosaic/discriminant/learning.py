@@ -213,7 +213,10 @@ make_problem.register(
 
 
 def centered_traces(stack: GramStack, diagonals: Array) -> Weights:
-    """Return r_i = tr ΠG_iΠ, exactly zero for kernels that are constant on the training set.
+    """Return r_i = tr ΠG_iΠ with Π = I − 11ᵀ/n, of shape (P,).
+
+    It is exactly zero for kernels that are constant on the training set. A `ValueError` is raised
+    if all of them are.
 
     Parameters
     ----------
@@ -223,6 +226,7 @@ def centered_traces(stack: GramStack, diagonals: Array) -> Weights:
         k_i(x, x) on the training set.
     """
     traces = diagonals.sum(axis=1)
+    # tr ΠG_iΠ = tr G_i − 1ᵀG_i1 / n, and `quadratic_forms` returns ½ 1ᵀG_i1.
     centred = traces - 2.0 * stack.quadratic_forms(np.ones(stack.n_samples)) / stack.n_samples
     varies = centred > CONSTANT_KERNEL * traces
     if not np.any(varies):

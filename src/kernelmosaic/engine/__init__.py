@@ -14,6 +14,11 @@ Words:
 - start: weights and coefficients from which a machine is fitted.
 - lead: weights and gradients of a fit from which the same fit of another fold starts.
 - held out: of samples that a fold's fits are not made to; their outputs are scored.
-- choice: the norm and the value of C that a rule takes by these scores.
+- choice: the norm and the value of C that a search takes by these scores.
+- rule: of a path, which parameter a search follows (`PathRule`); of a choice, whether the best
+  score wins or the smoothest model near it (`RULES`); of weights, how they are computed before the
+  machines are solved (`WEIGHT_RULES`).
+- learned: what a learner returns for one machine; a fit has one per machine.
+- value: of a path, one of the values of C that are tried; of an output, its number for a sample.
 - share of a kernel: what it adds to an output.
 """

@@ -58,7 +58,8 @@ class HeldOutScoring:
     rule : {"best", "one_standard_error"}
         The rule of `choose_value`.
     calibration : {"sigmoid", "isotonic"} or None
-        How decision values become probabilities for scorers; None means "sigmoid".
+        How decision values become probabilities for scorers; None means "sigmoid". Other tasks than
+        classes do not read it, as survival, whose searches have "held out" here.
     """
 
     scorer: Any
@@ -379,26 +380,32 @@ class Choice:
             held = held[counts[held]]
             if held_out.is_trivial or len(held) == 0:
                 continue
-            inside = replace(samples.take(train), original=_safe_indexing(X, train))
+            training = replace(samples.take(train), original=_safe_indexing(X, train))
             with without_gap_warnings():
-                models.append(self._model_of_fold(held_out, inside))
+                models.append(self._model_of_fold(held_out, training))
             unseen.append((_safe_indexing(X, held), y[held]))
         if not models:
             return None
         return Conformal.of(models, unseen, problem.task.classes)
 
-    def _model_of_fold(self, held_out: HeldOut, inside: FitInput) -> Estimator:
-        """Return the chosen estimator as fitted to the training samples of a fold.
+    def _model_of_fold(self, held_out: HeldOut, training: FitInput) -> Estimator:
+        """Return the chosen estimator fitted to the training samples of a fold.
 
-        Where the fit is kept it is not made again.
+        Parameters
+        ----------
+        held_out : HeldOut
+            The chosen fit of the fold. If the search has stored the fit, it is not repeated.
+        training : FitInput
+            The training samples of the fold, before the first steps of a pipeline.
         """
-        quiet = {"calibration": None, "verbose": False}
-        known_fit: Fit | None = held_out.fit
-        model, scaled, prepared = self._read(inside, quiet, prepared=held_out.prepared)
-        if known_fit is None:
+        # Conformal prediction reads outputs, which need no calibration.
+        params = {"calibration": None, "verbose": False}
+        model, scaled, prepared = self._read(training, params, prepared=held_out.prepared)
+        stored_fit: Fit | None = held_out.fit
+        if stored_fit is None:
             model.fit_input(scaled)
         else:
-            model.keep(known_fit, scaled)
+            model.keep(stored_fit, scaled)
         return self._after_steps(prepared, model)
 
     def _read(

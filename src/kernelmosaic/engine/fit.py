@@ -49,7 +49,18 @@ MIN_FRACTION_OF_LEAD = 0.1
 
 
 class Method(ABC):
-    """How weights, or gates, are learned for the machines of a task."""
+    """How weights, or gates, are learned for the machines of a task.
+
+    A fit calls, in this order:
+
+    1. `read`, for the training set of validated samples.
+    2. `resolved`, for the method as it depends on this training set. Only its result learns.
+    3. `learner` and `learn`, for one `Learned` per machine. A search calls these for all fits of a
+       fold, which it then certifies together.
+    4. `completed`, after the certificate, if there is one.
+    5. `pruned`, for a fit on its own that is certified; fits of a path are not pruned.
+    6. `coefficients`, `support`, `function` and `attributes`, for what an estimator keeps.
+    """
 
     #: The number of the first iteration in a history.
     first_iteration: ClassVar[int] = 1
@@ -74,7 +85,7 @@ class Method(ABC):
 
     @abstractmethod
     def learner(self, task: Task, data: TrainingSet, machines: Sequence[Any]) -> Any:
-        """Return what learns the weights of machines."""
+        """Return what learns the weights of machines; None where nothing is searched."""
 
     @abstractmethod
     def learn(
@@ -83,11 +94,17 @@ class Method(ABC):
         """Return what was learned for each machine, from its start."""
 
     def completed(self, fit: Fit) -> Fit:
-        """Return a certified fit with what a method computes after it."""
+        """Return a fit with what the method computes once all is learned.
+
+        The fit is certified, unless the method proves no bound.
+        """
         return fit
 
     def pruned(self, fit: Fit) -> Fit:
-        """Return a certified fit without kernels that its certificate does not need."""
+        """Return a certified fit without kernels that its certificate does not need.
+
+        It is not called for methods that prove no bound.
+        """
         return fit
 
     def coefficients(self, fit: Fit) -> tuple[Array, Array]:
@@ -204,14 +221,18 @@ class WeightMethod(Method):
             entries = Entries(data.stack, data.sizes())
             labels = [machine.program.target for machine in machines]
             return [learn_hard_margin(learner, entries, y, scale, self.tol) for y in labels]
-        tasks = list(zip(machines, starts, strict=True))
+        machine_starts = list(zip(machines, starts, strict=True))
         n_threads = workers_of(self.n_jobs, data, 1, self.parameters.verbose)
         if n_threads > 1 and len(machines) > 1:
-            return map_threads(lambda task: learner.learn(data.stack, *task), tasks, n_threads)
+            return map_threads(
+                lambda machine_start: learner.learn(data.stack, *machine_start),
+                machine_starts,
+                n_threads,
+            )
         # One after the other, machines can combine the kernels in the same place.
         return [
             learner.learn(data.stack, machine, replace(start, kernel=data.kernel))
-            for machine, start in tasks
+            for machine, start in machine_starts
         ]
 
     def pruned(self, fit: Fit) -> Fit:
@@ -363,17 +384,19 @@ class Lead(NamedTuple):
     ----------
     weights : ndarray of shape (P,) or (outputs, P)
         The weights of the fit.
-    slopes : list of ndarray of shape (P,), or None
-        The certified gradients ½ βᵀK_mβ of every machine; None of machines with several outputs.
-    single : list of bool
-        Whether each machine has one output.
+    slopes : list of (ndarray of shape (P,) or None)
+        By machine the certified q_m = ½ βᵀK_mβ, minus the gradient of J in the weights; None for
+        machines with several outputs.
+    have_one_output : list of bool
+        By machine whether it has one output. Such a machine has a row of weights of its own where
+        there are several machines.
     classes : ndarray or None
         The classes of the fit's samples.
     """
 
     weights: Array
     slopes: list[Array | None]
-    single: list[bool]
+    have_one_output: list[bool]
     classes: AnyArray | None
 
 
@@ -391,15 +414,17 @@ class Fit:
         The samples that count, with their kernels.
     machines : list
         One per output, or one for all.
-    learner : Learner
-        What learned the weights, and states the bound that they prove.
+    learner : Learner or None
+        What learned the weights, and states the bound that they prove; None where nothing is
+        searched, for which no warning is given.
     learned : list of Learned
         What was learned for each machine.
     has_leads : bool
         Whether it started from another fold's fit. The gradients of some kernels are then computed
         by the certificate only.
     rule : object
-        What the method has computed after the certificate.
+        What `Method.completed` has computed, such as a decision rule or the outputs of machines
+        without a sample; None of most methods.
     """
 
     recipe: Recipe
@@ -447,12 +472,12 @@ class Fit:
     @property
     def lead(self) -> Lead:
         """The weights and gradients from which the same fit of another fold can start."""
-        single = [machine.has_one_output for machine in self.machines]
+        have_one_output = [machine.has_one_output for machine in self.machines]
         slopes = []
-        for learned, has_one_output in zip(self.learned, single, strict=True):
+        for learned, has_one_output in zip(self.learned, have_one_output, strict=True):
             is_known = has_one_output and np.shape(learned.q) == learned.weights.shape
             slopes.append(learned.q if is_known else None)
-        return Lead(self.weights, slopes, single, self.task.classes)
+        return Lead(self.weights, slopes, have_one_output, self.task.classes)
 
     def eta(self) -> Array:
         """Return the weights of every output, of shape (outputs, P).
@@ -577,6 +602,8 @@ def fit(
 ) -> Fit:
     """Return the certified fit of a recipe to samples, without kernels that are not needed.
 
+    A fit by a method that proves no bound has no certificate, and keeps all kernels.
+
     Parameters
     ----------
     recipe : Recipe
@@ -584,7 +611,8 @@ def fit(
     given : FitInput
         Validated samples.
     data : TrainingSet, optional
-        Their training set, if it is made already.
+        Their training set, if it is made already; the method of the recipe is then one that `read`
+        has returned.
     starts : sequence of Start, optional
         One per machine, with coefficients of all samples.
     store : KernelStore, optional
@@ -722,7 +750,8 @@ def _led_starts(
         if np.all(changed.sum(axis=-1) > 0):
             weights = changed
     led_starts = []
-    for c, (slopes, has_one_output) in enumerate(zip(lead.slopes, lead.single, strict=True)):
+    machines = zip(lead.slopes, lead.have_one_output, strict=True)
+    for c, (slopes, has_one_output) in enumerate(machines):
         start = COLD if starts is None else starts[c]
         machine_weights = np.atleast_2d(weights)[c] if has_one_output else weights
         led_starts.append(replace(start.with_weights(machine_weights), similar_q=slopes))
@@ -732,15 +761,15 @@ def _led_starts(
 # What fits prove, and what they predict -----------------------------------------------------------
 
 
-def certify(fits: Sequence[Fit], numbers: int = MAX_SHARED_PRODUCTS) -> list[Fit]:
+def certify(fits: Sequence[Fit], max_products: int = MAX_SHARED_PRODUCTS) -> list[Fit]:
     """Return the fits with certified objectives and gaps.
 
     A fit whose gap is within `tol` by its learner's bounds and above it by its certificate is
     learned again in double precision. Plain fits to one training set are certified together:
-    entries are computed once for as many of them as have `numbers` products at most.
+    entries are computed once for as many of them as have `max_products` numbers (K_mβ)_i at most.
     """
     certified_fits: list[Fit] = []
-    for group in _groups(fits, numbers):
+    for group in _groups(fits, max_products):
         certified_fits += _certified_together(group)
     settled = [_settled(rough, fit) for rough, fit in zip(fits, certified_fits, strict=True)]
     return [fit.method.completed(fit) for fit in settled]
@@ -771,11 +800,11 @@ def _certified(fit: Fit, entries: Entries) -> Fit:
     return replace(fit, learned=learned)
 
 
-def _groups(fits: Sequence[Fit], numbers: int) -> list[list[Fit]]:
+def _groups(fits: Sequence[Fit], max_products: int) -> list[list[Fit]]:
     """Return fits in groups that are certified together, in their order.
 
-    A group has plain fits to one training set, with `numbers` products Kβ of all kernels at most,
-    or a single fit.
+    A group has plain fits to one training set, with `max_products` numbers (K_mβ)_i of all kernels,
+    samples and columns of β at most, or it is a single fit.
     """
     groups: list[list[Fit]] = []
     free_columns = 0
@@ -790,7 +819,7 @@ def _groups(fits: Sequence[Fit], numbers: int) -> list[list[Fit]]:
             groups.append([])
             free_columns = 0
             if is_plain:
-                free_columns = numbers // (stack.n_kernels * stack.n_samples)
+                free_columns = max_products // (stack.n_kernels * stack.n_samples)
         groups[-1].append(fit)
         free_columns -= n_columns
     return groups

@@ -180,6 +180,7 @@ UNTRIED = HeldOut(np.empty((0, 0)), np.empty(0), None, np.array(np.nan), np.nan)
 #: By path and value.
 Recipes = Sequence[Sequence[Recipe]]
 Leads = Sequence[Sequence[Lead]]
+#: By path and value for one fold, or by fold and value for one norm.
 HeldOutPaths = list[list[HeldOut]]
 #: By path.
 Starts = Sequence[Sequence[Start] | None]

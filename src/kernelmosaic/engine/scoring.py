@@ -34,8 +34,8 @@ class HeldOutPredictor(BaseEstimator):
         The decision values.
     classes_ : ndarray or None
         The classes of all samples of a classifier.
-    rule : callable or None
-        The default score, which is called with targets, predictions and weights.
+    default_score : callable or None
+        The score of `score`, which is called with targets, predictions and weights.
     probabilities : callable or None
         Called with outputs, returns the probabilities of the classes.
     """
@@ -44,7 +44,7 @@ class HeldOutPredictor(BaseEstimator):
     predicted: Any = None
     outputs: Any = None
     classes_: Any = None
-    rule: Any = None
+    default_score: Any = None
     probabilities: Any = None
 
     def decision_function(self, X: MatrixLike) -> Array:
@@ -57,7 +57,7 @@ class HeldOutPredictor(BaseEstimator):
         return np.asarray(self.probabilities(self.outputs))
 
     def score(self, X: MatrixLike, y: TargetLike, sample_weight: SampleWeight = None) -> float:
-        return float(self.rule(y, self.predicted, sample_weight))
+        return float(self.default_score(y, self.predicted, sample_weight))
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

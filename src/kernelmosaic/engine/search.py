@@ -150,7 +150,8 @@ class PathOptions:
         Called with a text on the number of folds done, and with their number.
     near : int or None
         The number of values on both sides of the best one of equal weights at which the other norms
-        are tried first, and by which they are extended; None tries all norms at all values.
+        are tried first, and by which they are extended; None tries all norms at all values. Other
+        values than None need "uniform" among the norms.
     best_value : callable or None
         Called with `PathFits` of one norm, returns the number of its best value, or None where no
         value has a score. It is needed with `near` only.
@@ -220,7 +221,10 @@ class SearchProblem:
 
     @property
     def rule(self) -> PathRule:
-        """Which parameter is searched, and how."""
+        """The path rule of the model: which parameter is searched, and how.
+
+        The parameter `rule` of a search, by which it chooses among scores, is another rule.
+        """
         return path_rule(self.model)
 
     @property
@@ -569,6 +573,8 @@ class FoldSearch:
         nothing_learned = True
         with self._paths_of_folds(stretches) as paths_of_folds:
             for f, paths in enumerate(paths_of_folds):
+                # All fits of a fold have the same training samples, so one shows whether these are
+                # of a single class, and has the samples after the first steps of a pipeline.
                 nothing_learned = nothing_learned and paths[0][0].is_trivial
                 self.prepared[f] = paths[0][0].prepared
                 for stretch, path in zip(stretches, paths, strict=True):
@@ -585,15 +591,15 @@ class FoldSearch:
         if problem.samples.device is not None:
             from kernelmosaic.gpu import follow_together
 
-            paths_of_folds = follow_together(list(self._tasks(stretches)), HeldOut)
+            paths_of_folds = follow_together(list(self._fold_arguments(stretches)), HeldOut)
             if paths_of_folds is not None:
                 return nullcontext(paths_of_folds)
         n_threads = 1
         if problem.steps is None:
             n_threads = _spare_threads(problem.model, problem.samples, problem.folds)
-        return closing(_run(self._tasks(stretches), self.options.n_jobs, n_threads))
+        return closing(_run(self._fold_arguments(stretches), self.options.n_jobs, n_threads))
 
-    def _tasks(self, stretches: Sequence[Stretch]) -> Iterator[tuple[Any, ...]]:
+    def _fold_arguments(self, stretches: Sequence[Stretch]) -> Iterator[tuple[Any, ...]]:
         """Yield the arguments of `_follow_fold`, one fold after the other.
 
         The models of a fold are made as the fold is begun, because they are large.
@@ -736,29 +742,31 @@ def count_kernels(model: Any, samples: FitInput | None) -> float:
 
 
 def _run(
-    tasks: Iterator[Any], n_jobs: int | None, n_threads: int
+    arguments_of_folds: Iterator[Any], n_jobs: int | None, n_threads: int
 ) -> Generator[HeldOutPaths, None, None]:
-    """Yield the paths of every fold.
+    """Yield the paths of every fold, given the arguments of `_follow_fold` for each.
 
     The first fold is followed before the others, which start from its weights. These run in
     `n_jobs` processes, or with ``n_jobs=None`` on `n_threads` threads.
     """
-    first_paths = _follow_fold_quietly(*next(tasks))
+    first_paths = _follow_fold_quietly(*next(arguments_of_folds))
     yield first_paths
     leads = _leads_of(first_paths)
     if n_jobs is None and effective_n_jobs(None) == 1 and n_threads > 1:
         context, config = copy_context(), get_config()
 
-        def follow(task: tuple[Any, ...]) -> HeldOutPaths:
+        def follow(arguments: tuple[Any, ...]) -> HeldOutPaths:
             with config_context(**config):
-                return context.copy().run(lambda: _follow_fold(*(*task, leads)))
+                return context.copy().run(lambda: _follow_fold(*(*arguments, leads)))
 
         # All threads share the filters of warnings, so that these are set outside the threads.
         with without_gap_warnings():
-            yield from iterate_threads(follow, tasks, n_threads)
+            yield from iterate_threads(follow, arguments_of_folds, n_threads)
         return
     parallel = Parallel(n_jobs=n_jobs, return_as="generator")
-    yield from parallel(delayed(_follow_fold_quietly)(*task, leads) for task in tasks)
+    yield from parallel(
+        delayed(_follow_fold_quietly)(*arguments, leads) for arguments in arguments_of_folds
+    )
 
 
 def _leads_of(paths: HeldOutPaths) -> Leads | None:
@@ -800,10 +808,10 @@ without_gap_warnings = partial(
 )
 
 
-def _follow_fold_quietly(*task: Any) -> HeldOutPaths:
+def _follow_fold_quietly(*arguments: Any) -> HeldOutPaths:
     """Return the paths of a fold as `_follow_fold` does, without warnings of gaps."""
     with without_gap_warnings():
-        return _follow_fold(*task)
+        return _follow_fold(*arguments)
 
 
 def _follow_fold(

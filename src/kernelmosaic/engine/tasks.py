@@ -215,7 +215,7 @@ class Task(ABC):
         samples : FitInput
             All samples of a search.
         method : str
-            One of `CALIBRATIONS`; read for classes only.
+            How; one of `CALIBRATIONS` for classes. Other tasks have one way, and do not read it.
         """
         return None
 

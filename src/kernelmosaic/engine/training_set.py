@@ -875,15 +875,18 @@ class KernelStore:
         self._objects.clear()
 
     def _content(self, value: object) -> Any:
-        """Return what is equal for values of equal content.
+        """Return a key of a value; values of equal content have equal keys.
 
-        That is a hash. Of objects that cannot be pickled, such as lambdas, it is the number of the
-        object itself.
+        1. If the value can be pickled, the key is the hash of its content.
+        2. If not, the key of an estimator or kernel is its type with the keys of its parameters,
+           and the key of a list or tuple is the list of its members' keys.
+        3. Any other object, such as a lambda, equals itself alone: its key is its number among the
+           stored objects, to which it is added.
         """
         try:
             return content_hash(value)
         except Exception:
-            # An object may raise anything when it is to be pickled.
+            # To pickle an object may raise any exception.
             pass
         if isinstance(value, BaseEstimator):
             params = value.get_params(deep=False)
@@ -894,9 +897,9 @@ class KernelStore:
         return self._identity(value)
 
     def _identity(self, value: object) -> int:
-        """Return the number of an object among those that were asked for.
+        """Return the number of an object among the stored objects, to which a new one is added.
 
-        The objects are kept, so that two of different times never have the same number.
+        It stays stored, and so alive, until `clear`: no later object can be taken for it.
         """
         for number, known_object in enumerate(self._objects):
             if known_object is value:

@@ -1,7 +1,26 @@
-"""The scikit-learn face: all estimators by name, wherever they are defined.
+"""The estimators of scikit-learn's interface, all by name.
 
-Those of the core are defined in this package, those of a family in its folder. Names are resolved
-on first use, so that one estimator is loaded without the others.
+Support vector machines with one weight per kernel are defined in this package, the other families
+in packages of their own. Names are resolved on first use, so that one estimator is loaded without
+the others.
+
+Words
+-----
+samples
+    Before a fit reads them, an array, a table, several tables or rows on a disk; afterwards a
+    `FitInput`, which holds them as one table, with targets and weights.
+rules
+    `InputRules`: what samples a fitted estimator takes.
+entry
+    A kernel with its name and its columns, `kernels.views.Entry`.
+trait
+    A class attribute that says what a kernel can read.
+recipe
+    What an estimator hands to a fit: its kernels, its task, and how weights are learned.
+standardizer
+    What puts columns of numbers on one scale.
+card
+    The facts of a fitted model, for terminal and page.
 """
 
 from __future__ import annotations
@@ -28,7 +47,7 @@ if TYPE_CHECKING:
     from kernelmosaic.survival.search import MKLSurvivalCV
     from kernelmosaic.unlabelled.estimator import MKLClustering, MKLKernelPCA
 
-#: The module that defines each estimator.
+#: The module that defines each estimator, by its path in the library.
 HOMES = {
     "BayesianMKLClassifier": "bayesian.estimator",
     "BilinearMKLClassifier": "multiclass.bilinear",

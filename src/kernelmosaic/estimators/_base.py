@@ -1,4 +1,8 @@
-"""What all estimators share: kernels, one way to learn and to set what is fitted, predictions."""
+"""Base classes of all estimators: their kernels, reading of samples, fits and predictions.
+
+A fit has three steps: samples are checked (`validated`), the parameters become a recipe (`recipe`)
+that `kernelmosaic.engine.fit.fit` follows, and what was learned is set as attributes (`keep`).
+"""
 
 from __future__ import annotations
 
@@ -58,10 +62,9 @@ DEFAULT_RANK = 500
 
 
 class KernelEstimator(BaseEstimator, ABC):
-    """What all estimators share: a list of kernels, samples in, and predictions of a fitted
-    function."""
+    """Base class of all estimators: a list of kernels, and predictions by a fitted function."""
 
-    # The parameters that are read here. Every subclass lists its own in its `__init__`.
+    # The parameters that are read in this class. Every subclass has them in its `__init__`.
     kernels: KernelsLike
     normalize: str | None
     approximation: str | None
@@ -71,84 +74,104 @@ class KernelEstimator(BaseEstimator, ABC):
     device: str | None
     random_state: Seed
     max_iter: int
-    # Of subclasses without this parameter, fits say nothing.
+    # Subclasses without this parameter print nothing.
     verbose: bool = False
-    # Of subclasses without this parameter, samples must have all views.
+    # Subclasses without this parameter need samples that have all views.
     missing: Any = None
-    # Subclasses without this parameter learn one machine after the other.
+    # Subclasses without this parameter solve one machine after the other.
     n_jobs: Any = None
-    # Whether the sum of all weights is set by the norm; else it depends on the number of samples.
+    # Whether the norm sets the sum of all weights; otherwise it depends on the number of samples.
     _has_normed_weights: ClassVar[bool] = True
-    # Of the Gram matrices; None leaves it to their number.
+    # The type of the Gram matrices; None chooses it by the number of samples.
     _stack_dtype: DType = None
     # The fitted function.
     function_: Any
-    # What samples the last fit took, which is what predictions take, and the scale it put them on.
+    # The rules by which predictions read samples: those of the last fit, and its scale.
     _input_rules: InputRules
-    # Whether samples cannot stay on a disk, whatever the approximation.
+    # Whether samples must be in memory, also with an approximation.
     reads_in_memory: ClassVar[bool] = False
-    # Whether the samples themselves are read, beside their similarities by the kernels.
+    # Whether a fit reads the samples also otherwise than by kernels.
     reads_samples: ClassVar[bool] = False
 
     def read_kernels(self, X: MatrixLike = None, views: Settings | None = None) -> list[Entry]:
-        """Return the kernels by name; where they depend on the samples, those for X, and for each
-        of several tables."""
+        """Return the kernels of the parameter, with their names and columns.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or data frame, optional
+            Samples, where kernels depend on them.
+        views : dict of list, optional
+            The column numbers of each of several tables that X was made of.
+        """
         return read_kernels(self.kernels, partial(self._kernels_of, X, views), X, views)
 
     def _kernels_of(self, X: MatrixLike, views: Settings | None) -> list[Kernel]:
-        """Return the kernels of ``kernels=None`` on columns of numbers, of X or of each of several
-        tables."""
+        """Return the kernels of ``kernels=None`` on the columns of numbers of a table."""
         return default_kernels()
 
     def get_params(self, deep: bool = True) -> Settings:
-        """Return the parameters; if deep, also the kernels, ``kernels__name``, and theirs,
-        ``kernels__name__width``."""
+        """Return the parameters, and with `deep` the kernels and their parameters.
+
+        The names of the latter are ``kernels__name`` and ``kernels__name__width``.
+        """
         params: Settings = super().get_params(deep=False)
         entries: list[Entry] = []
         if deep and self.kernels is not None:
-            with suppress(TypeError, ValueError):  # a list that is none, which `fit` will say
+            # `fit` raises if the parameter is no list of kernels.
+            with suppress(TypeError, ValueError):
                 entries = self.read_kernels()
         for entry in entries:
             params[f"kernels__{entry.name}"] = entry.kernel
-            nested = entry.kernel.get_params(deep=True)
-            params.update({f"kernels__{entry.name}__{key}": value for key, value in nested.items()})
+            for parameter, value in entry.kernel.get_params(deep=True).items():
+                params[f"kernels__{entry.name}__{parameter}"] = value
         return params
 
     def set_params(self, **params: Any) -> Self:
-        """Set parameters; ``kernels__name`` replaces a kernel, ``kernels__name__width`` sets one of
-        its own."""
+        """Set parameters, and replace or change kernels.
+
+        ``kernels__name`` replaces a kernel, ``kernels__name__width`` sets a parameter of a kernel.
+        """
+        # 1. Parameters of the estimator.
         if "kernels" in params:
             self.kernels = params.pop("kernels")
-        nested = {
-            key.removeprefix("kernels__"): params.pop(key)
-            for key in list(params)
-            if key.startswith("kernels__")
-        }
+        nested_names = [name for name in params if name.startswith("kernels__")]
+        nested = {name.removeprefix("kernels__"): params.pop(name) for name in nested_names}
         super().set_params(**params)
         if not nested:
             return self
-        known = {entry.name: entry for entry in self.read_kernels()}
-        # A kernel is replaced before its own parameters are set, as in scikit-learn.
-        for key, value in sorted(nested.items(), key=lambda item: item[0].count("__")):
-            name, _, parameter = key.partition("__")
-            if name not in known:
+
+        # 2. Kernels and their parameters. As in scikit-learn, a kernel is replaced before its
+        # parameters are set.
+        entries = {entry.name: entry for entry in self.read_kernels()}
+        for path in sorted(nested, key=lambda path: path.count("__")):
+            name, _, parameter = path.partition("__")
+            if name not in entries:
                 raise ValueError(
-                    f"Invalid parameter 'kernels__{key}' for {type(self).__name__}: the kernels are"
-                    f" {', '.join(known)}."
+                    f"Invalid parameter 'kernels__{path}' for {type(self).__name__}: the kernels"
+                    f" are {', '.join(entries)}."
                 )
+            entry = entries[name]
             if parameter:
-                known[name].kernel.set_params(**{parameter: value})
+                entry.kernel.set_params(**{parameter: nested[path]})
             else:
-                known[name] = Entry(name, value, known[name].columns)
-        # A new list: the one the user gave may be shared with other estimators.
-        self.kernels = [
-            (name, entry.kernel) if entry.columns is None else (name, entry.kernel, entry.columns)
-            for name, entry in known.items()
-        ]
+                entries[name] = Entry(name, nested[path], entry.columns)
+
+        # 3. A new list, since other estimators may share the one that the user gave.
+        kernels: list[Any] = []
+        for entry in entries.values():
+            if entry.columns is None:
+                kernels.append((entry.name, entry.kernel))
+            else:
+                kernels.append((entry.name, entry.kernel, entry.columns))
+        self.kernels = kernels
         return self
 
     def weighted_kernels(self, entries: Sequence[Entry] | None = None) -> list[Kernel]:
-        """Return the kernels of entries; by default those of the parameter, for unknown samples."""
+        """Return the kernels without names and columns.
+
+        They are those of `entries`, by default those of the parameter `kernels` without samples. A
+        kernel that is applied to every column on its own counts once.
+        """
         if self.kernels is None and entries is None:
             # Reading the kernels with their names takes longer than a prediction.
             return self._kernels_of(None, None)
@@ -158,25 +181,28 @@ class KernelEstimator(BaseEstimator, ABC):
         return [kernel.kernel if isinstance(kernel, PerColumn) else kernel for kernel in kernels]
 
     def further_kernels(self) -> dict[str, Kernel]:
-        """Return kernels beside those that are weighted, by the names of their parameters."""
+        """Return kernels that have no weight, by the names of the parameters that give them."""
         return {}
 
     def kernel_traits(self, trait: str, entries: Sequence[Entry] | None = None) -> list[Any]:
-        """Return a class attribute of every kernel, the weighted ones first."""
+        """Return the values of a class attribute of all kernels, those with weights first.
+
+        `trait` is the name of the attribute; `entries` are as in `weighted_kernels`.
+        """
         kernels = [*self.weighted_kernels(entries), *self.further_kernels().values()]
         return [getattr(kernel, trait) for kernel in kernels]
 
     if hasattr(BaseEstimator, "_get_fitted_attr_html"):
-        # In the estimator's own box, and so also where it is a step of a pipeline or what a search
-        # found.
+        # The summary stands in the estimator's box of the diagram, and so also if the estimator is
+        # a step of a pipeline or the best one of a search.
         def _get_fitted_attr_html(self, doc_link: str = "") -> Any:
             attributes = super()._get_fitted_attr_html(doc_link)
             table = attributes._repr_html_inner()
             attributes._repr_html_inner = lambda: f"{table}{summary_html(self)}"
             return attributes
 
-    else:  # before scikit-learn 1.9: below the diagram
-
+    else:
+        # Before scikit-learn 1.9, the summary stands below the diagram.
         def _repr_html_inner(self) -> str:
             return f"{super()._repr_html_inner()}{summary_html(self)}"
 
@@ -187,24 +213,27 @@ class KernelEstimator(BaseEstimator, ABC):
             return bundle
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
-        # scikit-learn's printer would write kernels out as constructor calls, and a precomputed one
+        # scikit-learn's printer would write kernels as constructor calls, and a precomputed kernel
         # with its matrix.
-        changed = [
-            (key, value)
-            for key, parameter in signature(type(self)).parameters.items()
-            if repr(value := getattr(self, key)) != repr(parameter.default)
-        ]
-        for written in (repr, _shortened):
-            parameters = ", ".join(f"{key}={written(value)}" for key, value in changed)
+        changed = {}
+        for name, parameter in signature(type(self)).parameters.items():
+            value = getattr(self, name)
+            if repr(value) != repr(parameter.default):
+                changed[name] = value
+        for write_value in (repr, _shortened):
+            parameters = ", ".join(f"{name}={write_value(changed[name])}" for name in changed)
             text = f"{type(self).__name__}({parameters})"
             if len(text) <= N_CHAR_MAX:
                 return text
         return text[: max(N_CHAR_MAX - 4, 0)] + "...)"
 
-    # Samples in -----------------------------------------------------------------------------------
+    # Samples --------------------------------------------------------------------------------------
 
     def validated(self, X: MatrixLike, y: TargetLike, sample_weight: SampleWeight) -> FitInput:
-        """Return a training set as `fit` takes it, or raise saying what is wrong."""
+        """Return a checked training set, and keep the rules by which new samples are read.
+
+        Samples that the estimator cannot be fitted to raise an error.
+        """
         return self._read_input(X, y, sample_weight, CLASSES)
 
     def _read_input(
@@ -214,14 +243,13 @@ class KernelEstimator(BaseEstimator, ABC):
         sample_weight: SampleWeight,
         targets: TargetRules,
     ) -> FitInput:
-        """Return a training set as checked, and keep the rules by which new samples are read."""
-        given, rules = read_samples(X, y, sample_weight, targets, self)
+        """Return a checked training set, and keep the rules by which new samples are read."""
+        samples, rules = read_samples(X, y, sample_weight, targets, self)
         self._keep_rules(rules)
-        return given
+        return samples
 
     def _keep_rules(self, rules: InputRules) -> None:
-        """Keep what the fit has seen of the samples, also in the attributes that scikit-learn
-        names."""
+        """Keep the rules of new samples, and set scikit-learn's attributes of the columns."""
         self._input_rules = rules
         self.n_features_in_ = rules.n_columns
         if rules.column_names is not None:
@@ -230,21 +258,23 @@ class KernelEstimator(BaseEstimator, ABC):
             del self.feature_names_in_
 
     def read_parts(self, train: MatrixLike, held_out: MatrixLike) -> tuple[MatrixLike, MatrixLike]:
-        """Return training samples and samples held out as kernels read them, without a fit.
+        """Return training samples and held-out samples as kernels read them, without a fit.
 
-        Samples held out are read as new samples are after a fit to the training samples.
+        Held-out samples are read as new samples are after a fit to the training samples, by rules
+        that are kept.
         """
         table, _, rules = read_training_table(train, None, NO_TARGETS, self)
         self._keep_rules(rules)
         return table, read_new_samples(held_out, rules, self)
 
     def columns_without_numbers(self, X: MatrixLike) -> list[int]:
-        """Return the numbers of the columns that no kernel of numbers reads."""
+        """Return the numbers of the columns that no kernel reads as numbers."""
         return columns_without_numbers(self.read_kernels(X), X)
 
     def read(self, X: MatrixLike) -> MatrixLike:
-        """Return samples as the fitted kernels read them, or raise if they are not like those of
-        the fit.
+        """Return samples as the fitted kernels read them.
+
+        Samples that differ from those of the fit in form, columns or names raise a ValueError.
 
         Parameters
         ----------
@@ -259,23 +289,26 @@ class KernelEstimator(BaseEstimator, ABC):
         check_is_fitted(self)
         return read_new_samples(X, self._input_rules, self)
 
-    def scaled(self, given: FitInput, scale: bool) -> FitInput:
-        """Return the samples with standardised columns if `scale`, and keep the standardizer for
-        new ones."""
+    def scaled(self, samples: FitInput, scale: bool) -> FitInput:
+        """Return training samples on the scale of the fit, and keep this scale for new samples.
+
+        If `scale`, the columns that kernels read as numbers are standardised; otherwise the samples
+        are returned as they are.
+        """
         standardizer = None
         if scale:
-            standardizer = given.standardizer(self.read_kernels(given.table, given.views))
-            given = replace(given, X=standardizer(given.X))
+            standardizer = samples.standardizer(self.read_kernels(samples.table, samples.views))
+            samples = replace(samples, X=standardizer(samples.X))
         self._input_rules = replace(self._input_rules, standardizer=standardizer)
-        return given
+        return samples
 
     # Fits ---------------------------------------------------------------------------------------
 
-    def recipe(self, given: FitInput) -> Recipe:
-        """Return the recipe that the parameters define."""
+    def recipe(self, samples: FitInput) -> Recipe:
+        """Return the recipe of a fit to samples, or raise if a parameter has a wrong value."""
         self._check_parameters()
         return Recipe(
-            self.kernel_options(given), self._method(), self._task(), self.tol, bool(self.verbose)
+            self.kernel_options(samples), self._method(), self._task(), self.tol, bool(self.verbose)
         )
 
     @abstractmethod
@@ -284,12 +317,14 @@ class KernelEstimator(BaseEstimator, ABC):
 
     @abstractmethod
     def _method(self) -> Method:
-        """Return how the weights are to be learned."""
+        """Return how the weights are learned."""
 
-    def keep(self, fit: Fit, given: FitInput) -> None:
-        """Set the attributes and the function of a fit to validated samples, and warn of what it
-        has not reached."""
-        self.n_support_ = fit.task.count_support(given.y, fit.data.kept[fit.support])
+    def keep(self, fit: Fit, samples: FitInput) -> None:
+        """Set the attributes and the function of a fit, and warn if it has not converged.
+
+        `samples` are those that it was fitted to.
+        """
+        self.n_support_ = fit.task.count_support(samples.y, fit.data.kept[fit.support])
         for name, value in fit.attributes().items():
             setattr(self, name, value)
         self._task_of_fit: Any = fit.task
@@ -298,19 +333,20 @@ class KernelEstimator(BaseEstimator, ABC):
             self._warn_of_what_is_missing(fit)
 
     def _warn_of_what_is_missing(self, fit: Fit) -> None:
-        """Warn if a fit has not reached what was asked for."""
+        """Warn if a fit ended without the accuracy that the parameters ask for."""
         warning = fit.method.warning(fit, self.max_iter)
         if warning is not None:
             warn_caller(f"{type(self).__name__}{warning}", ConvergenceWarning)
 
     def decide(self, outputs: Array) -> AnyArray:
-        """Return the predictions of outputs of shape (n_samples, outputs)."""
+        """Return the predictions that follow from outputs of shape (n_samples, outputs)."""
         predictions: AnyArray = self._task_of_fit.decide(outputs, self.intercept_)
         return predictions
 
     # Kernels of a training set --------------------------------------------------------------------
 
     def _check_parameters(self) -> None:
+        """Raise if a parameter has a wrong value."""
         check_positive("tol", self.tol)
         if self.memory_budget is not None:
             check_positive("memory_budget", self.memory_budget)
@@ -320,9 +356,8 @@ class KernelEstimator(BaseEstimator, ABC):
 
     def _gives_rank(self) -> bool:
         """Whether `rank` has another value than its default."""
-        is_number = isinstance(self.rank, int | float | np.number) and not isinstance(
-            self.rank, bool
-        )
+        is_bool = isinstance(self.rank, bool)
+        is_number = isinstance(self.rank, int | float | np.number) and not is_bool
         return not is_number or self.rank != DEFAULT_RANK
 
     def _check_rank(self) -> None:
@@ -333,39 +368,47 @@ class KernelEstimator(BaseEstimator, ABC):
                 " 'leading' or 'fourier', too, or leave rank out."
             )
 
-    def kernel_options(self, given: FitInput) -> KernelOptions:
-        entries, name = self.read_kernels(given.table, given.views), type(self).__name__
-        same = ("normalize", "approximation", "rank", "random_state", "memory_budget", "missing")
-        own = {parameter: getattr(self, parameter) for parameter in same}
+    def kernel_options(self, samples: FitInput) -> KernelOptions:
+        """Return the kernels, and how their matrices on training samples are computed."""
         return KernelOptions(
-            entries, device=given.device, dtype=self._stack_dtype, estimator=name, **own
+            self.read_kernels(samples.table, samples.views),
+            normalize=self.normalize,
+            approximation=self.approximation,
+            rank=self.rank,
+            random_state=self.random_state,
+            memory_budget=self.memory_budget,
+            missing=self.missing,
+            device=samples.device,
+            dtype=self._stack_dtype,
+            estimator=type(self).__name__,
         )
 
     @property
     def view_weights_(self) -> dict[str, Any]:
-        """The weights summed over the kernels of every view: a number, or one per class where
-        classes have their own.
+        """The weights summed over the kernels of every view, by the name of the view.
 
-        Kernels that read the same columns are of one view. It is called what stands before a colon
-        or a comma in the names of all its kernels, as :func:`~kernelmosaic.kernels.by_group` writes
-        them; else its one kernel, or its columns.
+        A sum is one number, or one per class where classes have weights of their own. Kernels that
+        read the same columns are of one view. Its name is the text before a colon or a comma in the
+        names of all its kernels, as :func:`~kernelmosaic.kernels.by_group` writes them; otherwise
+        the name of its one kernel, or of its columns.
         """
         check_is_fitted(self, "weights_")
         return by_view(self.weights_, self.view_names_)
 
     @property
     def weight_shares_(self) -> Array:
-        """The weights as pictures and comparisons of several fits read them."""
+        """The weights, for plots and comparisons of several fits; not necessarily of sum one."""
         return np.asarray(self.weights_, dtype=np.float64)
 
-    # Predictions out ------------------------------------------------------------------------------
+    # Predictions ----------------------------------------------------------------------------------
 
     def _outputs(self, X: MatrixLike) -> Array:
+        """Return the values of the fitted function, of shape (n_samples, outputs)."""
         X = self.read(X)
         return np.asarray(self.function_.outputs(X))
 
     def contributions(self, X: MatrixLike) -> Array:
-        """Return each kernel's share of the decision.
+        """Return the part of each kernel in the decision function.
 
         Parameters
         ----------
@@ -375,12 +418,14 @@ class KernelEstimator(BaseEstimator, ABC):
         Returns
         -------
         ndarray of shape (n_samples, P), or (n_samples, P, classes) with several outputs
-            Summed over the kernels, and with `intercept_` added, the decision function. The share
-            of a view that a sample lacks is that of what stands in for it.
+            The sum over the kernels, with `intercept_` added, is the decision function. A view that
+            a sample lacks contributes by the values that replace it.
         """
         X = self.read(X)
         terms = np.asarray(self.function_.terms(X))
-        return terms[:, :, 0] if terms.shape[2] == 1 else terms
+        if terms.shape[2] == 1:
+            terms = terms[:, :, 0]
+        return terms
 
     def kernel_matrix(self, X: MatrixLike, Y: MatrixLike = None) -> Array:
         """Return the combined kernel between X and Y.
@@ -396,44 +441,56 @@ class KernelEstimator(BaseEstimator, ABC):
             The latter where every class has weights of its own.
         """
         X = self.read(X)
-        K = np.asarray(self.function_.combined(X, X if Y is None else self.read(Y)))
-        return K[0] if len(K) == 1 else K
+        Y = X if Y is None else self.read(Y)
+        K: Array = np.asarray(self.function_.combined(X, Y))
+        if len(K) == 1:
+            return np.asarray(K[0])
+        return K
 
     def cost(self, costs: ArrayLike) -> float:
-        """Return what a prediction costs: the number of support vectors times the active kernels'
-        share of all costs.
+        """Return the cost of a prediction, in evaluations of all kernels on a pair of samples.
+
+        It is the number of support vectors times the fraction of all costs that the kernels with
+        positive weights have.
 
         Parameters
         ----------
         costs : array-like of shape (P,)
-            What evaluating each kernel costs.
+            The cost of evaluating each kernel.
         """
         check_is_fitted(self)
-        given, costs = costs, numbers("costs", costs, len(self.kernel_names_))
-        if np.any(costs < 0) or not costs.sum() > 0:
-            raise ValueError(f"costs={given!r}: costs must not be negative, nor all zero.")
-        return float(
-            len(self.support_) * costs[self.function_.expansion.active].sum() / costs.sum()
-        )
+        cost_of_kernel = numbers("costs", costs, len(self.kernel_names_))
+        if np.any(cost_of_kernel < 0) or not cost_of_kernel.sum() > 0:
+            raise ValueError(f"costs={costs!r}: costs must not be negative, nor all zero.")
+        active = self.function_.expansion.active
+        return float(len(self.support_) * cost_of_kernel[active].sum() / cost_of_kernel.sum())
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         try:
-            entries = None if self.kernels is None else self.read_kernels()
+            # The default kernels read all columns.
+            has_columns = False
+            entries = None
+            if self.kernels is not None:
+                entries = self.read_kernels()
+                has_columns = any(entry.columns is not None for entry in entries)
             tags.input_tags.sparse = all(self.kernel_traits("accepts_sparse", entries))
             tags.input_tags.string = "sequences" in self.kernel_traits("input_kind", entries)
-            has_columns = any(entry.columns is not None for entry in entries or ())
             tags.input_tags.allow_nan = self.missing is not None and has_columns
         except (TypeError, ValueError):
+            # The parameter is no list of kernels, for which `fit` raises.
             tags.input_tags.sparse = False
         return tags
 
 
 class BaseMKL(KernelEstimator):
-    """One weight per kernel, learned or given, with the machine that a subclass names."""
+    """Base class of estimators with one weight per kernel, learned or given.
 
-    # The parameters of weights that are learned for machines. Subclasses that replace `_method`
-    # need not have them.
+    The task that a subclass returns says which machine is fitted.
+    """
+
+    # The parameters by which weights are learned. Subclasses that replace `_method` need not have
+    # them.
     norm: float | str
     weights: ArrayOrTensor
     fixed_weights: Any
@@ -447,30 +504,26 @@ class BaseMKL(KernelEstimator):
     # Whether C is learned with the weights; only classifiers have that.
     _learns_C: bool = False
 
-    # Along which parameter a search goes; None where there is no such parameter.
+    # The parameter that a search along a path varies; None if there is no such parameter.
     path_rule: ClassVar[PathRule | None] = None
 
-    # What a subclass names ------------------------------------------------------------------------
-
     def _method(self) -> Method:
-        """Return how the weights are to be learned."""
-        same = (
-            "max_iter",
-            "verbose",
-            "solver",
-            "weights",
-            "norm",
-            "penalties",
-            "penalty_power",
-            "easymkl_lambda",
+        """Return how the weights are learned."""
+        parameters = Parameters(
+            AIM * self.tol,
+            max_iter=self.max_iter,
+            verbose=self.verbose,
+            solver=self.solver,
+            weights=self.weights,
+            norm=self.norm,
+            penalties=self.penalties,
+            penalty_power=self.penalty_power,
+            easymkl_lambda=self.easymkl_lambda,
+            learns_C=self._learns_C,
         )
-        own = {parameter: getattr(self, parameter) for parameter in same}
-        parameters = Parameters(AIM * self.tol, **own, learns_C=self._learns_C)
         return WeightMethod(
             parameters, self.tol, self.fixed_weights, drops_idle=True, n_jobs=self.n_jobs
         )
-
-    # Fitting --------------------------------------------------------------------------------------
 
     def fit(self, X: MatrixLike, y: TargetLike, sample_weight: SampleWeight = None) -> Self:
         """Fit to samples and their targets.
@@ -494,16 +547,27 @@ class BaseMKL(KernelEstimator):
         return self.fit_input(self.validated(X, y, sample_weight), store=active_store())
 
     def fit_input(
-        self, given: FitInput, calibration: Any = None, starts: Any = None, **known: Any
+        self, samples: FitInput, calibration: Any = None, starts: Any = None, **options: Any
     ) -> Self:
-        """Fit to validated samples; where there are probabilities, these are by `calibration` if it
-        is given."""
-        self.keep(fit(self.recipe(given), given, starts=starts, **known), given)
+        """Fit to validated samples.
+
+        Parameters
+        ----------
+        samples : FitInput
+            As `validated` returns them.
+        calibration : Calibration, optional
+            What turns decision values into probabilities; read by subclasses that have any.
+        starts : list of Start, optional
+            Where the search for the weights of each machine starts.
+        **options
+            Further arguments of `kernelmosaic.engine.fit.fit`.
+        """
+        self.keep(fit(self.recipe(samples), samples, starts=starts, **options), samples)
         return self
 
 
 def _shortened(value: object) -> str:
-    """Write a long list as its first three items, its last and how many it has."""
+    """Return a value as text, of a long list the first three entries, the last and their number."""
     if not isinstance(value, list | tuple) or len(value) <= 4:
         return repr(value)
     return f"[{', '.join(map(repr, value[:3]))}, ..., {value[-1]!r} ({len(value)} in all)]"

@@ -1,5 +1,7 @@
-"""Classification with one weight per kernel, or per class and kernel: what all classifiers share,
-and two of them."""
+"""The base class of classifiers, and classification with one weight per kernel.
+
+Several classes may have one weight per class and kernel.
+"""
 
 from __future__ import annotations
 
@@ -33,11 +35,11 @@ from kernelmosaic.stacking import check_row_names
 
 
 class WithProbabilities:
-    """A method of classifiers that have probabilities; the AttributeError of others names the
-    remedy.
+    """A method that only classifiers with probabilities have.
 
-    ``available_if`` of scikit-learn does not replace it: whatever its check raises, the message of
-    its AttributeError is "has no attribute 'predict_proba'", and the remedy is in the cause of the
+    Without probabilities, access to the method raises an AttributeError that names the remedy.
+    ``available_if`` of scikit-learn does not do this: whatever its check raises, the message of its
+    AttributeError is "has no attribute 'predict_proba'", and the remedy is in the cause of the
     error only.
     """
 
@@ -51,66 +53,85 @@ class WithProbabilities:
             return self.method
         if estimator.calibration is None and not estimator._knows_probabilities:
             name = type(estimator).__name__
-            tuned = "MKLClassifierCV" if name == "MKLClassifier" else "model_selection.PathSearchCV"
+            search = "model_selection.PathSearchCV"
+            if name == "MKLClassifier":
+                search = "MKLClassifierCV"
             raise AttributeError(
                 f"{name} has decision values and no probabilities: give calibration='sigmoid' or"
-                f" 'isotonic' before fitting, or use {tuned}."
+                f" 'isotonic' before fitting, or use {search}."
             )
         return MethodType(self.method, estimator)
 
 
 class KernelClassifier(ClassifierMixin, KernelEstimator):
-    """What classifiers share: decision values, classes, and probabilities by calibration."""
+    """Base class of classifiers: decision values, classes, and probabilities by calibration."""
 
     classes_: AnyArray
-    # How decision values become probabilities; whether it needs no parameter.
+    # The parameter that says how decision values become probabilities; None fits no calibration.
     calibration: Any = None
+    # Whether there are probabilities without that parameter.
     _knows_probabilities = False
-    # What turns decision values into probabilities.
+    # The fitted calibration, which turns decision values into probabilities.
     _calibration: Any = None
 
     def decision_function(self, X: MatrixLike) -> Array:
-        """Return one output per class; for two classes a single one of shape (n_samples,), positive
-        for the second."""
+        """Return the decision values, of shape (n_samples, classes).
+
+        Two classes have one value per sample, of shape (n_samples,), positive for the second class.
+        """
         return single(self._outputs(X))
 
     @WithProbabilities
     def predict_proba(self, X: MatrixLike) -> Array:
-        """Return the probabilities of the classes, in the order of `classes_`, of shape (n_samples,
-        classes)."""
+        """Return the probabilities of the classes, of shape (n_samples, classes).
+
+        The classes are in the order of `classes_`.
+        """
         return self._probabilities(self.decision_function(X))
 
     @WithProbabilities
     def predict_log_proba(self, X: MatrixLike) -> Array:
-        """Return the logarithms of the probabilities of the classes, of shape (n_samples,
-        classes)."""
+        """Return the logarithms of the probabilities, of shape (n_samples, classes)."""
         return np.asarray(np.log(self.predict_proba(X)))
 
     def predict(self, X: MatrixLike) -> AnyArray:
         """Return the class of each sample."""
-        predicted: AnyArray = self.decide(self._outputs(X))
-        return predicted
+        labels: AnyArray = self.decide(self._outputs(X))
+        return labels
 
     def score(self, X: MatrixLike, y: TargetLike, sample_weight: SampleWeight = None) -> float:
-        """Return the accuracy, by the weights of the samples if these are given."""
+        """Return the accuracy, with weights of the samples a weighted mean."""
         check_row_names(X, y=y, sample_weight=sample_weight)
         return float(super().score(X, y, sample_weight))
 
     def fit_input(
-        self, given: FitInput, calibration: Any = None, starts: Any = None, **known: Any
+        self, samples: FitInput, calibration: Any = None, starts: Any = None, **options: Any
     ) -> Self:
-        """Fit to validated samples; without a calibration to folds of them, too, if the parameter
-        is set."""
-        self._calibration, recipe = calibration, self.recipe(given)
-        crossed = None
+        """Fit to validated samples, and fit a calibration if one is wanted and none is given.
+
+        Parameters
+        ----------
+        samples : FitInput
+            As `validated` returns them.
+        calibration : Calibration, optional
+            What turns decision values into probabilities. None fits it to held-out samples of
+            folds, if the parameter `calibration` is set.
+        starts : list of Start, optional
+            Where the search for the weights of each machine starts.
+        **options
+            Further arguments of `kernelmosaic.engine.fit.fit`.
+        """
+        self._calibration = calibration
+        recipe = self.recipe(samples)
+        # Folds are drawn before the fit, since classes of too few samples for them are an error.
+        folds = None
         if calibration is None and self.calibration is not None:
-            crossed = CalibrationFolds.of(
-                self, given, find_classes(given.y, given.weight, type(self).__name__)
-            )
-        found = fit(recipe, given, starts=starts, **known)
-        self.keep(found, given)
-        if crossed is not None:
-            self._calibration = cross_calibrate(self, crossed, found, len(given.y))
+            classes = find_classes(samples.y, samples.weight, type(self).__name__)
+            folds = CalibrationFolds.of(self, samples, classes)
+        result = fit(recipe, samples, starts=starts, **options)
+        self.keep(result, samples)
+        if folds is not None:
+            self._calibration = cross_calibrate(self, folds, result, len(samples.y))
         return self
 
     def keep_calibration(self, calibration: Calibration | None) -> None:
@@ -118,6 +139,7 @@ class KernelClassifier(ClassifierMixin, KernelEstimator):
         self._calibration = calibration
 
     def _probabilities(self, outputs: Array) -> Array:
+        """Return the probabilities of samples by their decision values."""
         if self._calibration is None:
             raise NotFittedError(
                 f"{type(self).__name__} was fitted without calibration and has no probabilities:"
@@ -269,7 +291,7 @@ class MKLClassifier(KernelClassifier, BaseMKL):
     history_ : list of dict
         Objective and gap of every iteration.
     C_ : ndarray of shape (outputs,)
-        The learned C, with ``C="learn"`` only.
+        The learned C; set with ``C="learn"`` only.
     classes_ : ndarray
         The class labels.
     n_features_in_, feature_names_in_
@@ -352,7 +374,7 @@ class MKLClassifier(KernelClassifier, BaseMKL):
         self.verbose = verbose
 
     def _task(self) -> ClassTask:
-        learned = self.weights is None
+        learns_weights = self.weights is None
         return Classes(
             type(self).__name__,
             None,
@@ -360,5 +382,5 @@ class MKLClassifier(KernelClassifier, BaseMKL):
             self.C,
             self.slack,
             self.multi_class,
-            learned,
+            learns_weights,
         )

@@ -46,6 +46,10 @@ from kernelmosaic.stacking import check_row_names
 #: The default of `cv` in all searches.
 DEFAULT_FOLDS = 5
 
+#: The half-width of the tube with ``epsilon="auto"``, in standard deviations of the targets. Chosen
+#: by hand.
+AUTO_EPSILON = 0.1
+
 #: The parameters of a search itself. The others are those of the estimator whose C and norm are
 #: chosen.
 SEARCH_PARAMETERS = (
@@ -81,7 +85,7 @@ class PathSearch(BaseEstimator):
 
     # The machines of the folds, for intervals and sets of classes.
     _conformal: conformal.Conformal | None = None
-
+    # Whether there is a fit to all samples, by the chosen parameters.
     _is_refitted = False
 
     def _plain_params(self) -> Settings:
@@ -100,21 +104,35 @@ class PathSearch(BaseEstimator):
 
         Without `scoring`, folds are scored by ``score``, whose metadata ``set_score_request`` sets.
         """
-        # A scorer that calls ``score`` of this estimator would ask for this very routing.
+        # The scorer of ``scoring=None`` calls ``score`` of this estimator, and would ask for this
+        # very routing without end.
         scorer = self._get_metadata_request() if self.scoring is None else self._scorer()
         return self._router(self, scorer).add_self_request(self)
 
     def _choose(self, estimator: Estimator, samples: FitInput, routed: Bunch) -> Choice:
-        """Return the norm and the C chosen by cross-validation, and set the scores' attributes."""
+        """Return the norm and the C chosen by cross-validation, and set the attributes of both.
+
+        Parameters
+        ----------
+        estimator : estimator
+            The estimator without a search, of which C and the norm are chosen.
+        samples : FitInput
+            All samples, as `validated` returns them.
+        routed : Bunch
+            The metadata of the splitter and of the scorer, as `_routed` returns them.
+        """
+        # 1. How held-out samples are scored, and the folds.
         path = path_rule(estimator)
         scorer = self._scorer()
         rule = check_choice("rule", self.rule, RULES)
         scoring = HeldOutScoring(scorer, routed.scorer.score, self.scoring, rule, self.calibration)
         strata = samples.y if path.strata is None else path.strata(samples.y)
-        splits = self._splitter(estimator, strata).split(
-            as_given(samples), strata, **routed.splitter.split
-        )
+        splitter = self._splitter(estimator, strata)
+        splits = splitter.split(as_given(samples), strata, **routed.splitter.split)
         folds = read_folds(splits, _num_samples(samples.X))
+
+        # 2. Fits along the paths of all norms, in every fold. The neighbourhood of the best C is
+        # known only where equal weights are tried first.
         with progress(type(self).__name__, len(folds), bool(self.verbose)) as show:
             norms = self._norms()
             near = None if self.near is None else check_count("near", self.near)
@@ -128,6 +146,8 @@ class PathSearch(BaseEstimator):
             fits.problem.model.tol,
             "raise max_iter, accept a larger tol, or try smaller Cs",
         )
+
+        # 3. The choice by the scores.
         choice = scoring.choose(fits)
         self._keep_choice(choice)
         return choice
@@ -171,7 +191,11 @@ class PathSearch(BaseEstimator):
         return norms
 
     def _splitter(self, estimator: Estimator, y: TargetLike = None) -> Any:
-        """Return what divides the samples into folds, stratified by y where it has strata."""
+        """Return the splitter of samples into folds.
+
+        A number of folds, `cv`, means folds stratified by y if y are classes or the estimator names
+        strata.
+        """
         # Imported here because it loads much of scikit-learn, which other estimators do not need.
         from sklearn.model_selection import check_cv
 
@@ -179,7 +203,8 @@ class PathSearch(BaseEstimator):
         return check_cv(self.cv, y, classifier=has_strata)
 
     def _scorer(self) -> Any:
-        """Return the function that scores a fit, or raise."""
+        """Return the function that scores a fit, or raise if `scoring` names no single score."""
+        # Imported here because it loads much of scikit-learn, which other estimators do not need.
         from sklearn.metrics import check_scoring
 
         check_one_score(self.scoring)
@@ -188,15 +213,21 @@ class PathSearch(BaseEstimator):
     # Routing of metadata --------------------------------------------------------------------------
 
     def _routed(self, sample_weight: SampleWeight, params: Settings) -> Bunch:
-        """Return the metadata of `fit` for the estimator, the splitter and the scorer, or raise."""
+        """Return the metadata of `fit` for the estimator, the splitter and the scorer.
+
+        `params` are further arguments of `fit`; those that none of the three takes raise an error.
+        """
         from sklearn import get_config
 
+        # 1. With metadata routing, each of the three says what it takes.
         if get_config().get("enable_metadata_routing", False):
             metadata = dict(params)
             if sample_weight is not None:
                 metadata = {"sample_weight": sample_weight, **params}
             routed: Bunch = process_routing(self, "fit", **metadata)
             return routed
+
+        # 2. Otherwise, groups are for the splitter, and weights for the estimator and the scorer.
         unknown = set(params) - {"groups"}
         if unknown:
             raise TypeError(
@@ -204,11 +235,11 @@ class PathSearch(BaseEstimator):
             )
         weight = {} if sample_weight is None else {"sample_weight": sample_weight}
         # A function of the user may not accept weights.
-        takes_weight = self.scoring is None or isinstance(self.scoring, str)
+        scorer_takes_weight = self.scoring is None or isinstance(self.scoring, str)
         return Bunch(
             estimator=Bunch(fit=weight),
             splitter=Bunch(split=params),
-            scorer=Bunch(score=weight if takes_weight else {}),
+            scorer=Bunch(score=weight if scorer_takes_weight else {}),
         )
 
     def _router(self, estimator: Estimator, scorer: Any) -> MetadataRouter:
@@ -440,7 +471,8 @@ class MKLClassifierCV(PathSearch, MKLClassifier):
 
     fit = fit_choice
 
-    def _plain(self, given: FitInput) -> MKLClassifier:
+    def _plain(self, samples: FitInput) -> MKLClassifier:
+        """Return the classifier without a search, of which C and the norm are chosen."""
         check_choice("calibration", self.calibration, CALIBRATIONS)
         return MKLClassifier(**self._plain_params())
 
@@ -578,9 +610,15 @@ class MKLRegressorCV(PathSearch, MKLRegressor):
 
     fit = fit_choice
 
-    def _plain(self, given: FitInput) -> MKLRegressor:
+    def _plain(self, samples: FitInput) -> MKLRegressor:
+        """Return the regression without a search, of which C and the norm are chosen.
+
+        The half-width of its tube is set as `epsilon_`.
+        """
         epsilon = check_positive("epsilon", self.epsilon, zero=True, word="auto")
-        self.epsilon_ = 0.1 * mean_deviation(given) if epsilon == "auto" else self.epsilon
+        self.epsilon_ = self.epsilon
+        if epsilon == "auto":
+            self.epsilon_ = AUTO_EPSILON * mean_deviation(samples)
         return MKLRegressor(**self._plain_params() | {"epsilon": self.epsilon_})
 
     predict_interval = conformal.predict_interval

@@ -1,4 +1,8 @@
-"""Samples of estimators: what they may be, how a fit reads them, and how new ones are read."""
+"""How estimators read samples and targets: rules of what is allowed, and checked arrays.
+
+`read_samples` reads the training set of a fit and returns `InputRules` with it. `read_new_samples`
+reads the samples of a prediction by these rules.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +65,8 @@ from kernelmosaic.stacking import (
 
 # What samples and targets may be ------------------------------------------------------------------
 
-#: Kinds of samples that may come as a list, each item one sample, be it a matrix.
+#: Kinds of samples that may come as a list with one object per sample. An object may be a matrix,
+#: so that such a list is not taken for a list of tables.
 _LISTED_KINDS = {"graphs", "objects"}
 
 
@@ -92,9 +97,10 @@ NUMBERS = TargetRules(are_numbers=True, may_be_several=True)
 
 @dataclass(frozen=True)
 class InputRules:
-    """What samples an estimator takes, by its parameters at the fit and by the training samples.
+    """What samples a fitted estimator takes.
 
-    Predictions read these rules and not the parameters, which may have changed since the fit.
+    The rules follow from the parameters at the fit and from the training samples. Predictions read
+    these rules and not the parameters, which may have changed since the fit.
 
     Attributes
     ----------
@@ -113,25 +119,29 @@ class InputRules:
     is_in_memory : bool
         Whether the estimator reads samples in memory only, also with an approximation.
     may_lack_views : bool
-        Whether samples may lack what a kernel reads. Otherwise the kernels raise.
+        Whether samples may lack views. Otherwise the kernels refuse NaN.
     has_gated_views : bool
-        Whether views that samples lack have gates of zero. Gates read means of dense samples.
+        Whether a view that a sample lacks has the gate zero. Gates read the mean of a column in
+        place of its NaN, which needs dense samples.
     n_columns : int
         The number of columns of the training samples.
     column_names : ndarray of str, or None
         Their names.
     columns_of_tables : dict of list
-        The columns of each table, where several tables were given; empty if there was one.
+        The names of the columns of each table, by the name of the table; empty if the training
+        samples are one table.
     date_columns : tuple of int
-        Columns in which new samples may hold dates and the like. No kernel reads them as numbers.
+        Numbers of the columns in which new samples may hold dates, since no kernel reads them as
+        numbers.
     categories : dict of list
-        What the columns hold that kernels compare as categories, by the number of the column.
+        The categories of the training samples in every column that a kernel compares as
+        categories, by the number of the column.
     gap_columns : dict of list
         The columns that mark, by NaN, that a sparse sample lacks a table, by the name of the table.
     kernels_across : dict of str
         A kernel that reads columns of several tables, by the name of each of these tables.
     standardizer : Standardizer or None
-        What puts the columns of numbers on one scale.
+        What puts the columns of numbers on one scale; None if they are read as they are.
     """
 
     kinds: tuple[str, ...]
@@ -153,21 +163,26 @@ class InputRules:
 
 
 def input_rules(X: MatrixLike, estimator: Estimator) -> InputRules:
-    """Return what samples an estimator takes by its parameters.
+    """Return the rules of samples that follow from the parameters of an estimator.
 
-    What is learned from the training samples has its default.
+    X are the training samples, on which default kernels may depend. Fields that are learned from
+    the training samples keep their defaults.
     """
     entries = estimator.read_kernels(X)
     names = [*(entry.name for entry in entries), *estimator.further_kernels()]
-    reads_sparse = estimator.kernel_traits("accepts_sparse", entries)
-    names_of_readers = zip(names, reads_sparse, strict=True)
-    dense_kernels = [name for name, is_sparse_read in names_of_readers if not is_sparse_read]
+    accepts_sparse = estimator.kernel_traits("accepts_sparse", entries)
+    kernels = zip(names, accepts_sparse, strict=True)
+    dense_kernel = next((name for name, accepts in kernels if not accepts), None)
+    kinds = set(estimator.kernel_traits("input_kind", entries))
+    matrix_lengths: dict[str, int] = {}
+    if not estimator.reads_samples:
+        # The values of the kernels are enough, and new samples may be given as similarities.
+        matrix_lengths = _lengths_of_matrices(entries)
     return InputRules(
-        kinds=tuple(sorted(set(estimator.kernel_traits("input_kind", entries)))),
-        dense_kernel=dense_kernels[0] if dense_kernels else None,
+        kinds=tuple(sorted(kinds)),
+        dense_kernel=dense_kernel,
         all_name_columns=all(entry.columns is not None for entry in entries),
-        # Similarities to the training samples do not suffice where the samples themselves are read.
-        matrix_lengths={} if estimator.reads_samples else _lengths_of_matrices(entries),
+        matrix_lengths=matrix_lengths,
         approximation=estimator.approximation,
         is_in_memory=estimator.reads_in_memory,
         may_lack_views=estimator.missing is not None,
@@ -176,9 +191,9 @@ def input_rules(X: MatrixLike, estimator: Estimator) -> InputRules:
 
 
 def _lengths_of_matrices(entries: Sequence[Entry]) -> dict[str, int]:
-    """Return how many rows the matrix of each kernel has, by the kernel's name.
+    """Return how many rows the matrix of each kernel has, by the name of the kernel.
 
-    The dict is empty unless all kernels are given matrices.
+    The dict is empty unless all kernels are given as matrices.
     """
     if not all(isinstance(entry.kernel, Precomputed) for entry in entries):
         return {}
@@ -187,11 +202,16 @@ def _lengths_of_matrices(entries: Sequence[Entry]) -> dict[str, int]:
 
 def columns_without_numbers(entries: Sequence[Entry], X: MatrixLike) -> list[int]:
     """Return the numbers of the columns of X that no kernel reads as numbers."""
-    read: set[int] = set()
+    n_columns = X.shape[-1]
+    columns_of_numbers: set[int] = set()
     for spec in lay_specs(entries, X):
-        if spec.kernel.input_kind == "numbers":
-            read.update(range(X.shape[-1]) if spec.columns is None else spec.columns.tolist())
-    return [j for j in range(X.shape[-1]) if j not in read]
+        if spec.kernel.input_kind != "numbers":
+            continue
+        if spec.columns is None:
+            columns_of_numbers.update(range(n_columns))
+        else:
+            columns_of_numbers.update(spec.columns.tolist())
+    return [j for j in range(n_columns) if j not in columns_of_numbers]
 
 
 # Samples of a fit ---------------------------------------------------------------------------------
@@ -219,11 +239,19 @@ def read_samples(
     estimator : KernelEstimator
         Its parameters and kernels say what samples may be. Errors name its class. It is not
         changed.
+
+    Returns
+    -------
+    training_set : FitInput
+        The samples as one table, the targets, the weights of samples, and the device.
+    rules : InputRules
     """
-    # 1. Several tables become one. Arrays have no names of rows, and an array is one table.
+    # 1. Several tables become one. Arrays need no such step: an array is one table, and its rows
+    # have no names that could differ from those of the targets.
     columns_of_tables: dict[str, list[Any]] = {}
     views = None
-    if not all(isinstance(rows, np.ndarray | None) for rows in (X, y, sample_weight)):
+    are_arrays = all(isinstance(rows, np.ndarray | None) for rows in (X, y, sample_weight))
+    if not are_arrays:
         refuse_annotated(X)
         check_row_names(X, y=y, sample_weight=sample_weight)
         if are_tables(X) and not _LISTED_KINDS.intersection(estimator.kernel_traits("input_kind")):
@@ -236,8 +264,10 @@ def read_samples(
     device = tensor_device(X) if estimator.device is None else str(require_device(estimator.device))
     table, target, rules = read_training_table(X, y, targets, estimator, views)
 
-    # 3. What belongs to the samples, and the categories that new samples are compared with.
-    weight = None if sample_weight is None else read_sample_weight(sample_weight, table)
+    # 3. The weights of samples, and the categories that those of new samples are compared with.
+    weight = None
+    if sample_weight is not None:
+        weight = read_sample_weight(sample_weight, table)
     training_set = FitInput(table, target, weight, to_host(X), device, views)
     categories: dict[int, list[Any]] = {}
     if "table" in rules.kinds:
@@ -253,9 +283,22 @@ def read_training_table(
     estimator: Estimator,
     views: dict[str, list[int]] | None = None,
 ) -> tuple[MatrixLike, TargetLike, InputRules]:
-    """Return a table of training samples and its targets as arrays, and the rules of both.
+    """Return a table of training samples as an array, its targets, and the rules of new samples.
 
-    Where the table is made of several, `views` are the column numbers of each.
+    Rows on a disk are returned as a `RowSource`, which reads them in blocks.
+
+    Parameters
+    ----------
+    X : array-like, sparse matrix, data frame or rows on a disk
+        Samples in one table.
+    y : array-like or None
+        Targets.
+    targets : TargetRules
+        What targets may be.
+    estimator : KernelEstimator
+        Its parameters and kernels say what samples may be. It is not changed.
+    views : dict of list, optional
+        The column numbers of each of several tables that X was made of.
     """
     rules = input_rules(X, estimator)
     X, y = to_host(X), to_host(y)
@@ -263,28 +306,33 @@ def read_training_table(
         X = _in_memory(X, type(estimator).__name__)
     if is_streamed(X) and rules.approximation is not None:
         rows = _open_rows(X)
-        names = None if rows.names is None else np.array(rows.names, dtype=object)
-        target = _targets_of_rows(y, rows, targets) if targets.are_read else None
+        names = None
+        if rows.names is not None:
+            names = np.array(rows.names, dtype=object)
+        target = None
+        if targets.are_read:
+            target = _targets_of_rows(y, rows, targets)
         return rows, target, replace(rules, n_columns=int(rows.shape[1]), column_names=names)
     _refuse_paths(X)
 
-    # 1. Dates are not read as numbers.
+    # 1. Dates may stand only in columns that no kernel reads as numbers.
     times = time_columns(X)
     if times:
         entries = estimator.read_kernels(X, views)
         rules = replace(rules, date_columns=tuple(columns_without_numbers(entries, X)))
     _refuse_dates(X, times, rules)
 
-    # 2. Arrays, by scikit-learn's check, which sets what it sees of the columns: here on a copy.
+    # 2. scikit-learn's check makes arrays. It sets the number of columns and their names on the
+    # estimator that it is given, which is a copy here.
     if targets.are_read:
         y = read_targets(y, targets.are_numbers)
     sparse_names = _names_of_sparse_table(X)
     X, form = _array_form(X, sparse_names, rules)
     estimator_copy = copy(estimator)
     table, target = _check_arrays(X, y, form, targets, estimator_copy, sparse_names, reset=True)
-    names = (
-        getattr(estimator_copy, "feature_names_in_", None) if sparse_names is None else sparse_names
-    )
+    names = sparse_names
+    if names is None:
+        names = getattr(estimator_copy, "feature_names_in_", None)
     rules = replace(rules, n_columns=estimator_copy.n_features_in_, column_names=names)
 
     # 3. Views that samples lack.
@@ -302,9 +350,14 @@ def read_training_table(
 
 def _refuse_several_labels(y: TargetLike, estimator: str) -> None:
     """Raise if samples have several labels, or a target of several columns."""
-    is_ragged = isinstance(y, list | tuple) and len(y) > 0 and isinstance(y[0], list | tuple | set)
-    widths = {len(labels) for labels in y} if is_ragged else set(getattr(y, "shape", ())[1:2])
-    if len(widths) > 1 or max(widths, default=1) > 1:
+    is_list = isinstance(y, list | tuple) and len(y) > 0
+    if is_list and isinstance(y[0], list | tuple | set):
+        numbers_of_labels = {len(labels) for labels in y}
+    else:
+        # An array of shape (n_samples,) has no second length, and one label per sample.
+        numbers_of_labels = set(getattr(y, "shape", ())[1:2])
+    has_unequal_numbers = len(numbers_of_labels) > 1
+    if has_unequal_numbers or max(numbers_of_labels, default=1) > 1:
         raise ValueError(
             "y should be a 1d array, one class per sample, and has several labels per sample:"
             " DiscriminantMKLClassifier takes a matrix of zeros and ones (MultiLabelBinarizer"
@@ -314,27 +367,32 @@ def _refuse_several_labels(y: TargetLike, estimator: str) -> None:
 
 
 def read_targets(y: TargetLike, is_number: bool) -> TargetLike:
-    """Return targets as an array, those that are to be numbers as numbers, or raise if a sample has
-    none.
+    """Return targets as an array, or raise if a sample has none.
 
     Parameters
     ----------
     y : list, array, Series or data frame
-        Targets. Those whose form is wrong in another way are returned as they are; scikit-learn's
-        check refuses them.
+        Targets. Lists of classes, targets that cannot be missing (whole numbers, text of a fixed
+        length), and targets of a wrong form are returned as they are. scikit-learn's check, which
+        follows, reads or refuses them.
     is_number : bool
-        Whether targets are numbers, not classes.
+        Whether targets are numbers, not classes. Numbers among objects become floats.
     """
+    # 1. The values, of which lists are read to look for empty ones.
     values = y
     if is_pandas(y) or is_polars(y):
         values = np.asarray(read_frame(y))
     elif is_series(y):
         values = series_values(y)
     elif isinstance(y, list | tuple):
-        with suppress(ValueError):  # rows of different lengths
+        # Rows of different lengths are refused later.
+        with suppress(ValueError):
             values = np.array(y, dtype=object)
-    if not isinstance(values, np.ndarray) or values.dtype.kind not in ("f", "O"):
+    may_be_empty = isinstance(values, np.ndarray) and values.dtype.kind in ("f", "O")
+    if not may_be_empty:
         return y
+
+    # 2. Every sample must have a target.
     empty = is_missing(values)
     if empty.any():
         rows = np.unique(np.argwhere(empty)[:, 0])
@@ -342,17 +400,24 @@ def read_targets(y: TargetLike, is_number: bool) -> TargetLike:
             f"Input y contains NaN: {len(rows)} of {len(values)} samples have no target, the first"
             f" of them sample {rows[0]}; leave them out of X and y."
         )
+
+    # 3. Objects become numbers.
     if is_number and values.dtype.kind == "O":
-        with suppress(TypeError, ValueError):  # text, which scikit-learn's check refuses
+        # Text stays, and is refused by scikit-learn's check.
+        with suppress(TypeError, ValueError):
             return values.astype(np.float64)
-    return y if isinstance(y, list | tuple) else values
+    if isinstance(y, list | tuple):
+        return y
+    return values
 
 
 def _targets_of_rows(y: TargetLike, rows: RowSource, targets: TargetRules) -> TargetLike:
-    """Return the targets of samples that stay where they are, as an array."""
+    """Return the targets of samples on a disk as an array."""
     if y is None:
         raise ValueError("y is None: give one target per sample.")
-    target = gathered([y])[0] if is_dask(y) else y
+    target = y
+    if is_dask(y):
+        target = gathered([y])[0]
     target = read_targets(target, targets.are_numbers)
     target = np.asarray(target) if targets.may_be_several else column_or_1d(target, warn=True)
     check_consistent_length(rows, target)
@@ -365,18 +430,26 @@ def _targets_of_rows(y: TargetLike, rows: RowSource, targets: TargetRules) -> Ta
 
 
 def read_sample_weight(sample_weight: SampleWeight, X: MatrixLike) -> Array:
-    """Return the weights of samples, or raise saying what is wrong."""
+    """Return the weights of samples as an array of shape (n_samples,), or raise.
+
+    Parameters
+    ----------
+    sample_weight : array-like
+        Weights: not negative, and at least one of them above zero.
+    X : array-like of shape (n_samples, n_features)
+        The samples, of which the number is read.
+    """
     sample_weight = to_host(sample_weight)
     try:
-        given = np.asarray(sample_weight)
-        if given.dtype.kind == "c":
+        weights = np.asarray(sample_weight)
+        if weights.dtype.kind == "c":
             raise TypeError("complex numbers")
-        given = given.astype(np.float64)
+        weights = weights.astype(np.float64)
     except (TypeError, ValueError):
         raise ValueError(
             f"sample_weight={reprlib.repr(sample_weight)}: give one number per sample, or None."
         ) from None
-    if given.size > 0 and not given.any():
+    if weights.size > 0 and not weights.any():
         raise ValueError("sample_weight is zero everywhere: at least one sample must count.")
     return np.asarray(
         _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
@@ -389,7 +462,9 @@ def read_sample_weight(sample_weight: SampleWeight, X: MatrixLike) -> Array:
 def read_new_samples(X: MatrixLike, rules: InputRules, estimator: Estimator) -> MatrixLike:
     """Return new samples as the fitted kernels read them.
 
-    Samples that are not like those of the fit raise a ValueError.
+    Samples that differ from those of the fit in form, columns or names raise a ValueError. They are
+    returned as an array or a sparse matrix on the scale of the fit, as a `RowSource` where they are
+    on a disk, or as rows of similarities.
 
     Parameters
     ----------
@@ -398,8 +473,8 @@ def read_new_samples(X: MatrixLike, rules: InputRules, estimator: Estimator) -> 
     rules : InputRules
         As `read_samples` returned them for the training set.
     estimator : KernelEstimator
-        Whose class errors name. scikit-learn's check reads its `n_features_in_` and
-        `feature_names_in_`.
+        A fitted estimator. Errors name its class. scikit-learn's check reads its `n_features_in_`
+        and `feature_names_in_`.
     """
     # 1. Blocks of similarities, several tables, and rows on a disk.
     if rules.is_in_memory:
@@ -427,38 +502,55 @@ def read_new_samples(X: MatrixLike, rules: InputRules, estimator: Estimator) -> 
     if sparse_names is not None:
         _check_names(sparse_names, rules)
 
-    # 3. Views that samples lack, categories that the training samples lack, and their scale.
+    # 3. Views that samples lack, categories that the training samples lack, and the scale.
     _refuse_gaps_in_features(table, rules)
     if rules.categories:
-        labels: Any = range(rules.n_columns) if rules.column_names is None else rules.column_names
-        warn_of_unseen(rules.categories, table, labels)
+        _warn_of_unseen_categories(table, rules)
     if sparse_names is not None and (several_tables(X) or X.lacking):
         table = _with_marked_gaps(table, X.lacking, rules)
-    return table if rules.standardizer is None else rules.standardizer(table)
+    if rules.standardizer is None:
+        return table
+    return rules.standardizer(table)
 
 
 def _has_widths_of_fit(X: MatrixLike, rules: InputRules) -> bool:
     """Whether samples have as many columns as those of the fit, in every table.
 
-    Where kernels are given matrices, samples with these columns are row numbers.
+    Where kernels are given matrices, new samples with as many columns as at the fit are row
+    numbers, as they were at the fit. Others are rows of similarities.
     """
     if not are_tables(X) or isinstance(X, StackedViews):
         return np.shape(X)[1:] == (rules.n_columns,)
     columns_of_tables = rules.columns_of_tables
+    if not columns_of_tables:
+        return False
+    tables = X
     if not isinstance(X, Mapping):
-        X = {f"view{place}": table for place, table in enumerate(X)}
-    return bool(columns_of_tables) and all(
-        name in columns_of_tables and np.shape(table)[1:] == (len(columns_of_tables[name]),)
-        for name, table in X.items()
-    )
+        # The names that `stack_tables` gives the tables of a list.
+        tables = {f"view{number}": table for number, table in enumerate(X)}
+    for name, table in tables.items():
+        if name not in columns_of_tables:
+            return False
+        if np.shape(table)[1:] != (len(columns_of_tables[name]),):
+            return False
+    return True
+
+
+def _warn_of_unseen_categories(table: MatrixLike, rules: InputRules) -> None:
+    """Warn of categories that no training sample has, by the names of their columns."""
+    labels: Any = range(rules.n_columns)
+    if rules.column_names is not None:
+        labels = rules.column_names
+    warn_of_unseen(rules.categories, table, labels)
 
 
 def _check_names(names: NDArray[np.object_], rules: InputRules) -> None:
     """Raise if the names of the columns of a sparse table are not those of the fit."""
     if rules.column_names is None or list(rules.column_names) == list(names):
         return
-    pairs = zip(rules.column_names, names, strict=True)
-    j = next(j for j, (name_at_fit, name) in enumerate(pairs) if name_at_fit != name)
+    pairs = enumerate(zip(rules.column_names, names, strict=True))
+    # The first column with another name.
+    j = next(j for j, (name_at_fit, name) in pairs if name_at_fit != name)
     raise ValueError(
         f"X: column {j} is {names[j]!r}, but {rules.column_names[j]!r} in the training set; "
         "give the columns in the order of the training set, as views_from_anndata(..., "
@@ -466,7 +558,7 @@ def _check_names(names: NDArray[np.object_], rules: InputRules) -> None:
     )
 
 
-# Steps of both ------------------------------------------------------------------------------------
+# Steps for training samples and for new samples ---------------------------------------------------
 
 
 def _in_memory(X: MatrixLike, estimator: str) -> MatrixLike:
@@ -488,9 +580,9 @@ def _refuse_paths(X: MatrixLike) -> None:
 
 
 def _open_rows(X: MatrixLike) -> RowSource:
-    """Return samples that stay where they are, their form checked.
+    """Return samples on a disk as rows that are read in blocks, or raise if their form is wrong.
 
-    What blocks of rows hold is checked as they are read.
+    The values are checked when a block is read.
     """
     rows = open_rows(X)
     if isinstance(rows, ArrayRows) and rows.X.ndim != 2:
@@ -503,68 +595,97 @@ def _open_rows(X: MatrixLike) -> RowSource:
 
 
 def _refuse_dates(X: MatrixLike, times: dict[int, str], rules: InputRules) -> None:
-    """Raise if a column that is read as numbers holds dates, time spans, periods or intervals."""
+    """Raise if a column that is read as numbers holds dates, time spans, periods or intervals.
+
+    `times` are the kinds of all such columns, by the number of the column.
+    """
     refuse_times(X, {j: kind for j, kind in times.items() if j not in rules.date_columns})
 
 
 def _names_of_sparse_table(X: MatrixLike) -> NDArray[np.object_] | None:
-    """Return the names of the columns of a sparse table, None of other samples.
+    """Return the names of the columns of a sparse table; None if it has none, or X is not sparse.
 
-    scikit-learn reads the names of data frames, and none of sparse tables.
+    scikit-learn reads the names of data frames only, not of sparse tables.
     """
-    names: NDArray[np.object_] | None = getattr(X, "columns", None) if issparse(X) else None
+    if not issparse(X):
+        return None
+    names: NDArray[np.object_] | None = getattr(X, "columns", None)
     return names
 
 
 @dataclass(frozen=True)
 class ArrayForm:
-    """What scikit-learn's check makes of samples and allows; fields are named as its parameters."""
+    """The form of an array of samples, for scikit-learn's check.
+
+    Attributes
+    ----------
+    dtype : type, tuple of types or None
+        Its type, or the types that stay; None leaves any type.
+    accept_sparse : str or bool
+        The format of sparse samples; False refuses them.
+    ensure_all_finite : bool or str
+        Whether infinite values and NaN are refused; ``"allow-nan"`` refuses infinite values only.
+    """
 
     dtype: Any
     accept_sparse: str | bool = False
     ensure_all_finite: bool | str = True
 
 
-#: Samples of which each kernel checks its own.
+#: The form of samples that scikit-learn's check leaves as they are: each kernel checks what it
+#: reads.
 _ANYTHING = ArrayForm(dtype=None, ensure_all_finite=False)
 
 
 def _array_form(
     X: MatrixLike, sparse_names: NDArray[np.object_] | None, rules: InputRules
 ) -> tuple[MatrixLike, ArrayForm]:
-    """Return samples as a table of rows and columns, and the form that their array is to have."""
+    """Return samples as a table of rows and columns, and the form that their array is to have.
+
+    `sparse_names` are the names of the columns of a sparse table.
+    """
+    # 1. Row numbers, sequences, graphs, and tables with columns that no kernel reads.
     may_hold_text = hasattr(X, "columns") or getattr(X, "dtype", None) == np.dtype(object)
-    reads_some_columns = rules.all_name_columns and sparse_names is None and may_hold_text
-    if rules.kinds != ("numbers",) or reads_some_columns:
-        # Row numbers, sequences, graphs, tables with columns that no kernel reads.
+    may_have_unread_text = rules.all_name_columns and sparse_names is None and may_hold_text
+    if rules.kinds != ("numbers",) or may_have_unread_text:
         return _table_of_any_kind(X, rules), _ANYTHING
-    is_kept_sparse = is_sparse(X)
-    if is_kept_sparse and rules.dense_kernel is not None and not issparse(X):
-        # A frame keeps its columns sparse to save memory; each of them may be dense as well.
-        is_kept_sparse = False
-    if not is_kept_sparse:
+
+    # 2. Numbers, which stay sparse if all kernels read sparse samples.
+    accept_sparse: str | bool = "csr"
+    if rules.dense_kernel is not None:
+        accept_sparse = False
+        if issparse(X):
+            raise TypeError(
+                f"X is sparse, which kernel {rules.dense_kernel!r} does not read: give X.toarray(),"
+                " or kernels that do, such as Linear, Polynomial and Gaussian."
+            )
+    # A data frame of sparse columns may become dense: its columns are sparse to save memory only.
+    stays_sparse = rules.dense_kernel is None and is_sparse(X)
+    if not stays_sparse:
         X = read_frame(X)
-    if issparse(X) and rules.dense_kernel is not None:
-        raise TypeError(
-            f"X is sparse, which kernel {rules.dense_kernel!r} does not read: give X.toarray(), "
-            "or kernels that do, such as Linear, Polynomial and Gaussian."
-        )
-    # Of sparse samples, those with names have tables that a row can lack. Gates read means of
-    # dense ones.
-    has_gaps = not is_kept_sparse or (sparse_names is not None and not rules.has_gated_views)
-    accept_sparse = "csr" if rules.dense_kernel is None else False
-    ensure_all_finite = "allow-nan" if rules.may_lack_views and has_gaps else True
+
+    # 3. NaN may mark a view that a sample lacks. In sparse samples, only those with names have
+    # tables that a sample can lack, and gates need the means of dense columns.
+    can_mark_views = True
+    if stays_sparse:
+        can_mark_views = sparse_names is not None and not rules.has_gated_views
+    ensure_all_finite: str | bool = True
+    if rules.may_lack_views and can_mark_views:
+        ensure_all_finite = "allow-nan"
     return X, ArrayForm((np.float64, np.float32), accept_sparse, ensure_all_finite)
 
 
 def _table_of_any_kind(X: MatrixLike, rules: InputRules) -> MatrixLike:
-    """Return samples that are not all numbers as a table of rows and columns."""
+    """Return samples that are not all numbers as a table of rows and columns.
+
+    Graphs and objects have one column.
+    """
     table = read_frame(X)
     if "graphs" in rules.kinds:
         table = graph_table(X)
     elif "objects" in rules.kinds:
         table = object_table(X)
-    # Row numbers and strings may come as a plain list: one column then.
+    # Row numbers and strings may come as a list, which has one column.
     if not hasattr(table, "shape"):
         table = np.asarray(table, dtype=object)
     if len(table.shape) == 1:
@@ -584,22 +705,22 @@ def _check_arrays(
 ) -> tuple[MatrixLike, TargetLike]:
     """Return samples and targets as arrays, by scikit-learn's check.
 
-    With `reset`, scikit-learn sets the number of the columns and their names on the estimator that
-    it is given; otherwise it compares them with those that the estimator has.
+    If `reset`, scikit-learn sets the number of the columns and their names on the estimator;
+    otherwise it compares them with those that the estimator has, and raises if they differ.
     """
     options: Settings = {
         "reset": reset,
         "dtype": form.dtype,
         "accept_sparse": form.accept_sparse,
         "ensure_all_finite": form.ensure_all_finite,
-        # Rows one after the other, as data frames do not have them: sums then round alike, and
-        # fits are the same.
+        # Data frames store column after column. All samples are stored row after row, so that sums
+        # are rounded in the same way and fits are the same for both.
         "order": "C",
     }
     context = nullcontext() if sparse_names is None else warnings.catch_warnings()
     with refuse_text(X), context:
         if sparse_names is not None:
-            # scikit-learn reads names of data frames only.
+            # scikit-learn does not see the names of sparse tables, and would warn.
             warnings.filterwarnings("ignore", "X does not have valid feature names")
         if not targets.are_read:
             return validate_data(estimator, X, **options), None
@@ -609,11 +730,16 @@ def _check_arrays(
 
 
 def _refuse_gaps_in_features(X: MatrixLike, rules: InputRules) -> None:
-    """Raise if samples lack something where kernels are features."""
+    """Raise if samples contain NaN and kernels are approximated by features."""
     if rules.approximation is None or not rules.may_lack_views:
         return
-    values = X.data if issparse(X) else X
-    if values.dtype.kind == "f" and np.isnan(values.sum()) and np.isnan(values).any():
+    values = X
+    if issparse(X):
+        values = X.data
+    if values.dtype.kind != "f":
+        return
+    # The sum needs no array of its own: it says of most samples that they contain no NaN.
+    if np.isnan(values.sum()) and np.isnan(values).any():
         raise ValueError(
             f"approximation={rules.approximation!r}: X contains NaN, and missing views need exact "
             "kernels; use approximation=None, or fill the cells."
@@ -621,7 +747,10 @@ def _refuse_gaps_in_features(X: MatrixLike, rules: InputRules) -> None:
 
 
 def _with_marked_gaps(X: MatrixLike, lacking: Mapping[str, Mask], rules: InputRules) -> MatrixLike:
-    """Return sparse samples with NaN in every view of the tables that they lack."""
+    """Return sparse samples with NaN in every view of the tables that they lack.
+
+    `lacking` says which samples lack a table, by the name of the table.
+    """
     for table in lacking:
         if table in rules.kernels_across:
             raise ValueError(

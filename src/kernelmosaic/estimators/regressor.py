@@ -1,4 +1,4 @@
-"""Regression, survival and novelty detection with one weight per kernel."""
+"""Regression and novelty detection with one weight per kernel."""
 
 from __future__ import annotations
 
@@ -160,8 +160,8 @@ class MKLRegressor(RegressorMixin, BaseMKL):
 
     def validated(self, X: MatrixLike, y: TargetLike, sample_weight: SampleWeight) -> FitInput:
         with refuse_text(X, y):
-            given = self._read_input(X, y, sample_weight, NUMBERS)
-            return replace(given, y=np.asarray(given.y, dtype=np.float64))
+            samples = self._read_input(X, y, sample_weight, NUMBERS)
+            return replace(samples, y=np.asarray(samples.y, dtype=np.float64))
 
     def _task(self) -> Numbers:
         return Numbers(
@@ -177,8 +177,9 @@ class MKLRegressor(RegressorMixin, BaseMKL):
         return self.decide(self._outputs(X))
 
     def score(self, X: MatrixLike, y: TargetLike, sample_weight: SampleWeight = None) -> float:
-        """Return R²; with ``loss="quantile"`` minus the mean pinball loss, of several quantiles the
-        mean over them.
+        """Return R², or minus the mean pinball loss.
+
+        The latter is the score of ``loss="quantile"``, of several quantiles the mean over them.
 
         Parameters
         ----------
@@ -199,7 +200,7 @@ class MKLRegressor(RegressorMixin, BaseMKL):
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
-        # A pinball loss is no share of the variance.
+        # scikit-learn's checks expect R² close to one, and minus a pinball loss is below zero.
         tags.regressor_tags.poor_score = self.loss == "quantile"
         return tags
 
@@ -332,16 +333,16 @@ class MKLOneClass(OutlierMixin, BaseMKL):
 
     @property
     def offset_(self) -> float:
-        """Minus the constant of the decision function."""
+        """The offset of the scores: minus the constant of the decision function."""
         return -float(self.intercept_[0])
 
     def decision_function(self, X: MatrixLike) -> Array:
-        """Return the signed distances: negative for novel samples."""
+        """Return the decision values of samples, of shape (n_samples,): negative for novel ones."""
         check_is_fitted(self)
         return np.asarray(self._task_of_fit.distances(self._outputs(to_host(X)), self.intercept_))
 
     def score_samples(self, X: MatrixLike) -> Array:
-        """Return the unshifted scores: the decision function plus `offset_`."""
+        """Return the decision values without their constant, of shape (n_samples,)."""
         return self.decision_function(X) + self.offset_
 
     def predict(self, X: MatrixLike) -> NDArray[np.int64]:

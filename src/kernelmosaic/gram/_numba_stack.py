@@ -497,6 +497,16 @@ def multiply_gaussians(tile: Tile, rates: AnyArray, beta: AnyArray, out: Array) 
     """Add Σ_j exp(rates[m] D_ij) beta[m, j] to out[m, i], with the D of the tile.
 
     The exponentials are in the precision of `rates`.
+
+    Parameters
+    ----------
+    tile : Tile
+        The distances between some rows and some columns.
+    rates : ndarray of shape (G,)
+        The constants of G Gaussians, not positive.
+    beta : ndarray of shape (G, n_columns)
+    out : ndarray of shape (G, n_rows)
+        Changed in place.
     """
     inner, row_norms, column_norms, X, Y, share = tile
     width = beta.shape[1]
@@ -506,7 +516,7 @@ def multiply_gaussians(tile: Tile, rates: AnyArray, beta: AnyArray, out: Array) 
         for m in range(rates.shape[0]):
             rate = rates[m]
             factors = beta[m]
-            # A zero of the precision of the rates.
+            # A zero in the precision of the rates; 0.0 would make sums in single precision double.
             total = rate - rate
             for j in range(width):
                 total += factors[j] * _exp(rate * distances[j])

@@ -315,14 +315,28 @@ class FeatureBlock:
         self.scales = scales
 
     def of_class(
-        self, c: int, inside: Indices | slice = slice(None), dtype: DType = np.float64
+        self, c: int, places: Indices | slice = slice(None), dtype: DType = np.float64
     ) -> Block:
-        """Return the block of class c between the samples `inside` this block."""
-        used = np.flatnonzero(self.scales[c])
-        Z = self.rows[inside][:, used] * np.sqrt(self.scales[c, used])
+        """Return the block of class c between some of the samples.
+
+        Parameters
+        ----------
+        c : int
+            The class.
+        places : ndarray of shape (k,) or slice
+            The places of these samples among the rows of `rows`.
+        dtype : dtype
+            The precision of the products.
+
+        Returns
+        -------
+        ndarray of shape (k, k)
+        """
+        has_weight = np.flatnonzero(self.scales[c])
+        Z = self.rows[places][:, has_weight] * np.sqrt(self.scales[c, has_weight])
         Z = Z.astype(dtype, copy=False)
-        # Products of smaller numbers would be denormal, which is slow, and add nothing to larger
-        # products.
+        # The product of two numbers below the root of the smallest normal number is denormal:
+        # such products are slow, and add nothing to larger ones.
         Z[np.abs(Z) < np.sqrt(np.finfo(Z.dtype).tiny)] = 0.0
         return np.asarray(Z @ Z.T)
 

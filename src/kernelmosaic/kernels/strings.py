@@ -352,17 +352,24 @@ class SmithWaterman(FeatureKernel, SequenceKernel):
         return strings
 
     def _features(self, X: MatrixLike) -> Array:
-        index = {s: i for i, s in enumerate(self.sequences_)}
-        new_strings = list(dict.fromkeys(s for s in X if s not in index))
+        """Return the normalised scores of strings against the training strings.
+
+        The shape is (len(X), n). Scores of training strings are stored. Each other string is
+        aligned once, however often it occurs in X.
+        """
+        # The row of `features` for each string: training strings, then new ones.
+        row_of = {s: i for i, s in enumerate(self.sequences_)}
+        new_strings = list(dict.fromkeys(s for s in X if s not in row_of))
         features = self.features_
         if new_strings:
-            index.update((s, len(features) + i) for i, s in enumerate(new_strings))
+            row_of.update((s, len(features) + i) for i, s in enumerate(new_strings))
             S = self._scores(new_strings, list(self.sequences_))
             n_threads = _threads(sum(len(s) ** 2 for s in new_strings))
+            # One string by one: together they would be aligned with each other, too.
             own_scores = map_threads(lambda s: self._scores([s])[0, 0], new_strings, n_threads)
             new_features = _normalised(S, np.array(own_scores), self.own_scores_)
             features = np.vstack([features, new_features])
-        return features[[index[s] for s in X]]
+        return features[[row_of[s] for s in X]]
 
     def _scores(self, queries: list[str], targets: list[str] | None = None) -> Array:
         """Return the scores of queries against targets, or of queries against each other.

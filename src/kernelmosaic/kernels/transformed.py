@@ -134,11 +134,14 @@ class FFT(Transformed):
         return self
 
     def transform(self, X: MatrixLike) -> AnyArray:
-        """Return the magnitudes of the Fourier transforms, of shape (n, n_frequencies)."""
+        """Return the magnitudes of the Fourier transforms, of shape (n, n_frequencies).
+
+        With ``n_frequencies=None`` they are those of all frequencies, half of the points plus one.
+        """
         n_available = X.shape[1] // 2 + 1
         n_frequencies = self.n_frequencies
         is_valid = n_frequencies is None or (
-            is_whole(n_frequencies) and n_frequencies <= n_available
+            is_whole(n_frequencies, least=1) and n_frequencies <= n_available
         )
         if not is_valid:
             raise ValueError(

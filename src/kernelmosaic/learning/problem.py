@@ -67,7 +67,8 @@ class LearnerOptions(LearnerTuning):
     norm : WeightNorm
         The set of weights.
     penalties : ndarray of shape (P,)
-        The d_m; infinite for a kernel that is to have no weight.
+        The factors d_m of the norms ‖w_m‖ in the regulariser; infinite for a kernel that is to have
+        no weight.
     tol : float
         Relative duality gap at which to stop.
     max_iter : int
@@ -118,6 +119,8 @@ class Learner(ABC):
 
     def learn(self, stack: GramStack, machine: Any, start: Start = COLD) -> Learned:
         """Return the learned weights and the solution, and where a similar problem may start.
+
+        Subclasses define `_learn`, which this method calls.
 
         Parameters
         ----------
@@ -580,7 +583,9 @@ class MachineProblem(WeightProblem):
         outputs: list[Any] = [(self.machine.program, beta, np.index_exp[...])]
         if beta.ndim == 2:
             machines = enumerate(self.machine.machines)
-            outputs = [(single.program, beta[:, c], np.index_exp[..., c]) for c, single in machines]
+            outputs = [
+                (machine.program, beta[:, c], np.index_exp[..., c]) for c, machine in machines
+            ]
         H = np.zeros((len(kernels), len(kernels)))
         for program, output_beta, output in outputs:
             free = program.free(output_beta)
@@ -728,7 +733,8 @@ def make_problem(
 ) -> WeightProblem:
     """Return the problem of a machine with one weight per kernel.
 
-    Modules of other machines register their problems here.
+    It follows from the flags of a `Machine`. Classes of machines with a problem of their own, which
+    are none of these three, register it here.
     """
     if not machine.has_box:
         return SmoothProblem(stack, machine, options, start)

@@ -74,10 +74,12 @@ class LinearGating(Gating):
         self.standardize = standardize
 
     def init(self, rng: np.random.RandomState, n_features: int, n_kernels: int) -> Array:
+        """Return random parameters to start from, of shape (P, n_features + 1)."""
         check_positive("scale", self.scale, zero=True)
         if not self.standardize:
             return rng.normal(scale=self.scale, size=(n_kernels, n_features + 1))
-        # The deviation of a score over the samples is then `scale`, for any number of features.
+        # The deviation of a score over the samples is then `scale`, for any number of features, and
+        # its mean is the constant v_m0: with zeros, no kernel prevails over all samples.
         deviation = self.scale / np.sqrt(max(n_features, 1))
         V = rng.normal(scale=deviation, size=(n_kernels, n_features + 1))
         V[:, -1] = 0.0

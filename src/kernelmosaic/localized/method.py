@@ -443,13 +443,15 @@ class GateMethod(Method):
     def learn(
         self, task: Task, data: TrainingSet, machines: list[Any], learner: Any, starts: list[Start]
     ) -> list[Any]:
-        """Return the learned gates of every machine, the best of all starts.
+        """Return the learned gates of every machine, the best of all random starts.
 
-        They are certified, except for kernels with learned projections, which the entries of the
-        training set do not have.
+        Gates are certified by entries of the kernels of the training set. Those with learned
+        projections are not: every start makes projected kernels of its own.
+
+        `starts`, which are weights to start from, are not read.
         """
         Z, _ = self.reader(data.samples)
-        present = getattr(data, "present", None)
+        present = data.present
         random = check_random_state(self.random_state)
         seeds = random.randint(np.iinfo(np.int32).max, size=self.n_init)
         is_projected = not data.in_features and bool(projected_kernels(data.kernel_set))
@@ -482,6 +484,7 @@ class GateMethod(Method):
             best = min(results_of_machine, key=lambda result: result.objective)
             mean = np.average(best.gates, axis=0, weights=data.weight)
             n_solves = sum(result.n_solves for result in results_of_machine)
+            # A final result gets no certificate, neither here nor in the fit.
             learned_gates.append(
                 replace(best, weights=mean, n_solves=n_solves, is_final=is_projected)
             )

@@ -420,8 +420,10 @@ class SplitConformal(Wrapper, BaseEstimator):
         params = {}
         if weight is not None:
             params["sample_weight"] = _safe_indexing(weight, train)
-            held = held[np.asarray(weight)[held] > 0]
         self.estimator_ = clone(self.estimator).fit(_safe_indexing(X, train), y[train], **params)
+        if weight is not None:
+            # The fit has refused weights of another shape.
+            held = held[np.asarray(weight)[held] > 0]
         classes = self.estimator_.classes_ if is_classifier(self.estimator) else None
         unseen = (_safe_indexing(X, held), y[held])
         self._conformal = Conformal.of([self.estimator_], [unseen], classes)

@@ -267,11 +267,17 @@ def class_groups(
     Parameters
     ----------
     labels : iterable
-        The classes. Without any, all samples are one group in white.
-    y : ndarray
-        The class of every sample.
+        The classes.
+    y : ndarray of shape (n,) or None
+        The class of every sample; not read if there are no labels.
     fills : iterable of str
-        The colour of every class.
+        The colours of the classes. There may be more colours than classes.
+
+    Returns
+    -------
+    list of (rows, settings)
+        A group for each class that has samples; `rows` is a mask of shape (n,). If no class has
+        samples, all samples are one group in white.
     """
     groups = []
     for label, fill, marker in zip(labels, fills, cycle(MARKERS), strict=False):

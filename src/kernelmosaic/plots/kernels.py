@@ -188,7 +188,11 @@ class KernelWeightsDisplay(Display):
         return width, height
 
     def _draw_bars(self, ax: AxesOrNone, labels: list[str], style: Settings) -> None:
-        """Draw bars of the weights, and points of the weights beside them."""
+        """Draw bars of the weights, and points of the weights beside them.
+
+        Sets `bars_` and `points_`. Of weights beside them that differ by class there are no points:
+        a kernel has one row.
+        """
         weights = self.weights[self.shown_]
         rows = np.arange(len(weights))
         options = {"color": colour(0), "height": 0.7} | style
@@ -412,11 +416,12 @@ class InspectionDisplay(Display):
         ax : matplotlib Axes, optional
             Where to draw; a new figure by default.
         **options
-            Passed to :meth:`plot`, those that it takes, and to the inspection.
+            Parameters of :meth:`plot` are passed to it, and all others to the inspection.
 
         Returns
         -------
-        The display.
+        InspectionDisplay
+            The drawn display, of the class that the method is called on.
         """
         plot_parameters = signature(cls.plot).parameters
         plot_options = {name: options.pop(name) for name in plot_parameters if name in options}

@@ -362,8 +362,8 @@ def solve_master(constants: Vector, slopes: Array) -> tuple[Vector, float, Vecto
     -------
     theta : ndarray of shape (n_weights,)
         A minimiser, in the simplex to the last digit.
-    value : float
-        A lower bound on the minimum, which holds whatever the rounding of the linear program.
+    lower_bound : float
+        A bound on the minimum from below, which holds whatever the rounding of the linear program.
     shares : ndarray of shape (planes,)
         Multipliers of the planes, not negative and of sum one. The bound is the least value of the
         mean of the planes with these weights.
@@ -372,7 +372,8 @@ def solve_master(constants: Vector, slopes: Array) -> tuple[Vector, float, Vecto
     from scipy.optimize import linprog
 
     n_planes, P = slopes.shape
-    # The variables are θ and the value v: v ≥ constants_k − ⟨slopes_k, θ⟩ for every plane.
+    # The variables are θ and the value v: v ≥ constants_k − ⟨slopes_k, θ⟩ for every plane. All
+    # planes, and v with them, are divided by the largest number, unless all numbers are zero.
     scale = max(float(np.abs(constants).max()), float(np.abs(slopes).max())) or 1.0
     result = linprog(
         np.append(np.zeros(P), 1.0),
@@ -386,7 +387,8 @@ def solve_master(constants: Vector, slopes: Array) -> tuple[Vector, float, Vecto
     if result.x is None:
         raise RuntimeError(f"HiGHS could not solve the master problem: {result.message}")
     theta = np.maximum(result.x[:-1], 0.0)
-    # Any mean of the planes bounds the minimum from below, so the multipliers need not be exact.
+    # Any mean of the planes bounds the minimum from below, so the multipliers need not be exact;
+    # where all of them are lost in rounding, equal ones do.
     shares = np.maximum(-result.ineqlin.marginals, 0.0)
     shares = shares / shares.sum() if shares.sum() > 0 else np.full(n_planes, 1.0 / n_planes)
     lower_bound = float(shares @ constants - (shares @ slopes).max())

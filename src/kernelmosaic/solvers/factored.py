@@ -261,33 +261,36 @@ def _solve_by_interior_points(
     """Return the best of `best` and the solutions of interior points.
 
     The central path is followed to smaller and smaller gaps until the solution at its end, with
-    coefficients rounded to their bounds, meets the gap.
+    coefficients rounded to their bounds, meets the gap. `best` is the best solution of other
+    methods, if there is one.
     """
     n_before = 0
     if best is not None:
         n_before = best.n_iter
 
     # 1. The path is that of ZZᵀ with the ridge ρ + e: in the dual, the diagonal e and the ridge ρ
-    #    are the same. In the primal e belongs to the function and ρ to the loss, so that solutions
-    #    are certified for the given program, which steps from the end of the path solve.
-    softened = program
-    fractions = options.path_fractions
+    #    are the same. In the primal e belongs to the function and ρ to the loss, so that the end
+    #    of the path is only a start for steps on the given program, for which solutions are
+    #    certified.
+    path_program = program
+    gap_fractions = options.path_fractions
     if gram.shift is not None:
         ridge = program.ridge + gram.shift
-        softened = Program(
+        path_program = Program(
             program.target, program.lower, program.upper, ridge, program.epsilon, program.total
         )
-        fractions = options.shifted_path_fractions
+        gap_fractions = options.shifted_path_fractions
     is_tiny = _is_tiny(gram, options)
     path_gram = gram
     if is_tiny:
         path_gram = gram.take(np.arange(gram.n_samples))
-    path = CentralPath(path_gram, softened)
+    path = CentralPath(path_gram, path_program)
 
-    # 2. Stop on the path, round coefficients to their bounds, and take steps from there.
-    for fraction in fractions:
+    # 2. Stop on the path, round coefficients to their bounds, and take steps from there. The path
+    #    goes on from where it stopped, and its n_iter counts all of its steps.
+    for fraction in gap_fractions:
         path_end = path.follow(fraction * min(tol, options.path_gap))
-        start = round_to_bounds(gram, softened, path_end)
+        start = round_to_bounds(gram, path_program, path_end)
         n_iter = n_before + path_end.n_iter
         if is_tiny:
             rounded = _solve_by_pairs(gram, program, start, tol, options, n_iter)
@@ -306,7 +309,8 @@ def _solve_by_interior_points(
     if best.gap <= tol:
         return best
 
-    # 4. The same with Newton matrices in double precision, unless they were.
+    # 4. The same with Newton matrices in double precision, unless they were: there is no more
+    #    precise kernel then.
     precise_gram = gram.in_double()
     if precise_gram is None:
         return best

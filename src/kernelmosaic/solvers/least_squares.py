@@ -222,9 +222,15 @@ class LeastSquares(ABC):
         Parameters
         ----------
         beta : array of shape (n, c)
-            A Y; or any matrix to which the same is to be done.
+            A Y for residuals. Any other matrix is divided by the diagonal, or blocks, of A, too.
         groups : sequence of ndarray, optional
-            The samples that are left out together; by default each is left out alone.
+            The samples that are left out together, every sample in one group; by default each is
+            left out alone.
+
+        Returns
+        -------
+        array of shape (n, c)
+            In the precision and on the device of `beta`.
         """
         backend = backend_of(beta)
         place = partial(backend.asarray, dtype=backend.dtype(beta))
@@ -861,9 +867,17 @@ class FeatureForm:
 
     @classmethod
     def of_centred(cls, stack: FeatureStack, Y: Array) -> FeatureForm:
-        """Return the form of centred features and targets, with weights of one.
+        """Return the form of centred features with targets, and with sample weights of one.
 
-        Features that are constant up to rounding become zero.
+        Targets are not centred: Z̃ᵀY is the same if they are. A feature that is constant up to
+        rounding has zeros in `normal`, so that it counts as zero in every system.
+
+        Parameters
+        ----------
+        stack : FeatureStack
+            The kernels, not centred.
+        Y : ndarray of shape (n, c)
+            The targets.
         """
         factors = stack.factors(np.ones(stack.n_kernels))
         n = stack.n_samples
@@ -871,10 +885,10 @@ class FeatureForm:
         sums = moments[-1, :-1]
         normal = moments[:-1, :-1]
         means = sums / n
-        squares = np.diag(normal).copy()
+        squared_norms = np.diag(normal).copy()
         normal -= np.outer(sums, means)
-        constant = np.diag(normal) <= CONSTANT_FEATURE * squares
-        normal[constant] = normal[:, constant] = 0.0
+        is_constant = np.diag(normal) <= CONSTANT_FEATURE * squared_norms
+        normal[is_constant] = normal[:, is_constant] = 0.0
         form = cls(stack, np.ones(n), factors, normal, means, Y)
         return replace(form, right=form.sums(Y))
 
@@ -964,7 +978,15 @@ class FeatureForm:
         return system.of_samples(Phi, self.weight[rows])
 
     def diagonal(self, system: FeatureLeastSquares) -> Array:
-        """Return the diagonal of A, computed for a strip of samples at a time."""
+        """Return the diagonal of A for all samples, of shape (n,).
+
+        Φ of all samples may not fit the memory: it is formed for a strip of samples at a time.
+
+        Parameters
+        ----------
+        system : FeatureLeastSquares
+            A system of this form.
+        """
         n = len(self.weight)
         diagonal = np.empty(n)
         for strip in row_strips(n, LEVERAGE_ENTRIES // max(len(system.root), 1)):

@@ -81,7 +81,8 @@ def solve_multiclass(
         A gap above `tol` means that they were too few.
     values : ndarray of shape (n, classes), optional
         K_c β_c of a feasible warm start, where they are known; β is then not multiplied with K,
-        neither at the start nor at the end, and the caller certifies the solution.
+        neither at the start nor at the end. The gap of the solution is that of the updated outputs,
+        with their rounding.
     options : SolverOptions
         How rounds are taken, and when interior points take over.
     inside : bool
@@ -284,9 +285,10 @@ class MultiOutput(WorkingSet[Solution]):
     program : MulticlassProgram
         A program without constants.
     beta : ndarray of shape (n, classes)
-        Feasible coefficients to start from.
+        Feasible coefficients to start from, which are changed in place.
     values : ndarray of shape (n, classes) or None
-        Their outputs, if they are known; the caller certifies the solution then.
+        Their outputs, if they are known. The solution is then certified by the updated outputs; if
+        they are not known, by outputs that are computed anew at full precision.
     options : SolverOptions
         How rounds are taken.
     dtype : dtype
@@ -333,6 +335,7 @@ class MultiOutput(WorkingSet[Solution]):
             self.size = rounds.size
         self.target = np.ascontiguousarray(program.target.T)
         self.labels = program.labels.astype(np.int64)
+        # The upper bounds of the coefficients of the samples' own labels, of shape (n,).
         self.own_upper = program.own_upper
         # Samples of the same violation are taken in random order: in the order of the data, the
         # first of them may all be of one class.

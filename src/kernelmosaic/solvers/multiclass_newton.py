@@ -171,13 +171,15 @@ def eliminate(
     """
 
     def add_class(c: int) -> None:
+        """Add a class to the system; one without free coefficients adds nothing."""
         samples = np.flatnonzero(free[:, c])
         if len(samples) == 0:
             return
         block = blocks.take(c, samples, system.dtype)
-        places = np.searchsorted(shared, samples)
-        system.add(c, block, right_sides(c, samples), places)
+        places_in_shared = np.searchsorted(shared, samples)
+        system.add(c, block, right_sides(c, samples), places_in_shared)
 
+    # `run_threads` measures work by the bytes that it reads, so flops are turned into bytes.
     n_free = free.sum(axis=0, dtype=np.float64)
     flops = float(np.sum(n_free**3))
     run_threads(add_class, range(free.shape[1]), int(flops / FLOPS_PER_BYTE))
@@ -340,17 +342,31 @@ class SchurSystem:
         multipliers = self._solve(self.inverse_sum, self.unconstrained)
         return np.asarray(self.H - self.unconstrained.T @ multipliers, dtype=np.float64)
 
-    def _solve(self, A: AnyArray, right: AnyArray, least_diagonal: float = 0.0) -> AnyArray:
-        """Return A⁻¹ right; the lower half of A is read, and overwritten by its Cholesky factor.
+    def _solve(self, A: AnyArray, right: AnyArray, least_scale: float = 0.0) -> AnyArray:
+        """Return A⁻¹ right, up to noise on the diagonal of A.
 
-        Noise is added to the diagonal, so that a block which is positive semi-definite only up to
-        rounding, or that of a class without weights, can be factorised.
+        The noise makes it possible to factorise a block that is positive semi-definite only up to
+        rounding, or that of a class without weights.
+
+        Parameters
+        ----------
+        A : ndarray of shape (q, q)
+            Its lower half is read, and overwritten by the Cholesky factor.
+        right : ndarray of shape (q,) or (q, k)
+            Unchanged.
+        least_scale : float, default=0.0
+            The noise is relative to the mean of A's diagonal, or to this number if it is larger.
+
+        Raises
+        ------
+        numpy.linalg.LinAlgError
+            If A is not positive definite with the noise either.
         """
         diagonal = A.diagonal().copy()
         relative_noise = SINGLE_CLASS_NOISE
         if self.dtype == np.float64:
             relative_noise = RELATIVE_CLASS_NOISE
-        noise = relative_noise * max(float(diagonal.mean()), least_diagonal) + LEAST_CLASS_NOISE
+        noise = relative_noise * max(float(diagonal.mean()), least_scale) + LEAST_CLASS_NOISE
         np.fill_diagonal(A, diagonal + noise)
         factorise(A)
         # Transposed, the lower half is the upper one in Fortran order, which cho_solve need not

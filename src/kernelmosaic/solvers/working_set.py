@@ -489,7 +489,8 @@ class SingleOutput(WorkingSet[Evaluation]):
     def round(self, current: Evaluation, tol: float) -> int:
         """Solve the program of some samples, and return the steps taken.
 
-        All other coefficients stay.
+        All other coefficients stay. Zero steps mean that the policy chose no samples, or took no
+        step on those it chose. It reads `current` and `tol` to choose samples and to stop.
         """
         rows = self.policy.rows(self, current)
         if len(rows) == 0:

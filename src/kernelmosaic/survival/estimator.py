@@ -31,7 +31,7 @@ from kernelmosaic.survival.task import Times, require_event
 
 
 def observed(y: Array) -> NDArray[np.int64]:
-    """Return whether each event was observed."""
+    """Return whether each event was observed, 1 or 0: the first column of y."""
     return y[:, 0].astype(np.int64)
 
 
@@ -197,16 +197,16 @@ class MKLSurvival(RegressorMixin, BaseMKL):
         return Times(type(self).__name__, None, self.loss, self.C, self.epsilon, self.slack)
 
     def fit_input(
-        self, given: FitInput, calibration: Any = None, starts: Any = None, **known: Any
+        self, samples: FitInput, calibration: Any = None, starts: Any = None, **options: Any
     ) -> Self:
         """Fit, and set the survival functions of outputs.
 
         These are `calibration`, or by default those that fit the training samples.
         """
-        super().fit_input(given, starts=starts, **known)
+        super().fit_input(samples, starts=starts, **options)
         if calibration is None:
-            outputs = self.function_.outputs(given.X)[:, 0]
-            calibration = self._task().fit_curves(outputs, given.y, given.weight)
+            outputs = self.function_.outputs(samples.X)[:, 0]
+            calibration = self._task().fit_curves(outputs, samples.y, samples.weight)
         self.keep_calibration(calibration)
         return self
 

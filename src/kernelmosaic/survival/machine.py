@@ -106,7 +106,8 @@ class PartialLikelihood(SmoothProgram):
         event_times = np.unique(np.asarray(time)[has_event])
         n_times = len(event_times)
         # 1. Samples in the order of the last event time at which they are at risk; samples that
-        #    are at risk at none are left out.
+        #    are at risk at none are left out. `last` are the numbers of these event times, `starts`
+        #    the first sample of each.
         n_at_risk = np.searchsorted(event_times, time, side="right")
         rows = np.flatnonzero((n_at_risk > 0) & (weight > 0))
         self.rows = rows[np.argsort(n_at_risk[rows], kind="stable")]
@@ -114,13 +115,14 @@ class PartialLikelihood(SmoothProgram):
         self.starts = np.searchsorted(self.last, np.arange(n_times))
         row_weight = weight[self.rows]
         self.log_weight = np.log(row_weight)
-        # 2. The positions of samples with an event among these.
-        self.died = np.flatnonzero(has_event[self.rows])
-        self.died_starts = np.searchsorted(self.last[self.died], np.arange(n_times))
-        self.deaths = C * row_weight[self.died]
+        # 2. The positions of samples with an event among these, the first of each event time, and
+        #    the factor of the output of each in the loss.
+        self.events = np.flatnonzero(has_event[self.rows])
+        self.event_starts = np.searchsorted(self.last[self.events], np.arange(n_times))
+        self.event_factor = C * row_weight[self.events]
         # 3. Efron's terms: the event time of each, its fraction l / d and its factor. The fractions
         #    are equally spaced from 0 to (d − 1) / d; they are l / d where d is a whole number.
-        count = np.add.reduceat(row_weight[self.died], self.died_starts)
+        count = np.add.reduceat(row_weight[self.events], self.event_starts)
         n_terms = np.clip(np.ceil(count), 1, _MAX_TERMS).astype(np.intp)
         self.term_time = np.repeat(np.arange(n_times), n_terms)
         self.term_starts = np.concatenate([[0], np.cumsum(n_terms)[:-1]])
@@ -134,13 +136,15 @@ class PartialLikelihood(SmoothProgram):
         """Return the logarithms of the risks, and those of the denominators S − (l / d) D."""
         log_risk = self.log_weight - values[self.rows]
         log_S = np.logaddexp.accumulate(np.logaddexp.reduceat(log_risk, self.starts)[::-1])[::-1]
-        log_D = np.logaddexp.reduceat(log_risk[self.died], self.died_starts)
+        log_D = np.logaddexp.reduceat(log_risk[self.events], self.event_starts)
         ratio = np.exp(np.minimum(log_D - log_S, 0.0))[self.term_time]
         return log_risk, log_S[self.term_time] + np.log1p(-self.fraction * ratio)
 
     def loss_at(self, values: Vector) -> LossPoint:
         log_risk, log_denominator = self._sums(values)
-        value = float(self.factor @ log_denominator + self.deaths @ values[self.rows][self.died])
+        value = float(
+            self.factor @ log_denominator + self.event_factor @ values[self.rows][self.events]
+        )
         with np.errstate(divide="ignore"):
             # The fraction of the first term of a time is zero, and its logarithm −∞.
             log_terms = np.log(self.factor) - log_denominator
@@ -149,10 +153,10 @@ class PartialLikelihood(SmoothProgram):
             log_less = np.logaddexp.reduceat(log_parts, self.term_starts)
         # The number of events that are expected of each sample, up to its own time.
         expected = np.exp(log_risk + np.logaddexp.accumulate(log_hazard)[self.last])
-        expected[self.died] -= np.exp(log_risk[self.died] + log_less[self.last[self.died]])
+        expected[self.events] -= np.exp(log_risk[self.events] + log_less[self.last[self.events]])
         gradient = np.zeros(self.n_samples)
         gradient[self.rows] = -expected
-        gradient[self.rows[self.died]] += self.deaths
+        gradient[self.rows[self.events]] += self.event_factor
         multiply_hessian = partial(self._multiply_hessian, log_risk, log_denominator, expected)
         return LossPoint(value, gradient, multiply_hessian)
 
@@ -173,14 +177,14 @@ class PartialLikelihood(SmoothProgram):
         inverse = np.where(denominator > _TINY, 1.0 / usable, 0.0)[:, np.newaxis]
         products = risk[:, np.newaxis] * columns
         S = np.add.reduceat(products, self.starts)[::-1].cumsum(axis=0)[::-1]
-        D = np.add.reduceat(products[self.died], self.died_starts)
+        D = np.add.reduceat(products[self.events], self.event_starts)
         fraction = self.fraction[:, np.newaxis]
         sums = S[self.term_time] - fraction * D[self.term_time]
         # The inverses are multiplied one after the other: the square of a large one overflows.
         mean = self.factor[:, np.newaxis] * sums * inverse * inverse
         total = np.add.reduceat(mean, self.term_starts).cumsum(axis=0)[self.last]
-        died_means = np.add.reduceat(fraction * mean, self.term_starts)
-        total[self.died] -= died_means[self.last[self.died]]
+        event_means = np.add.reduceat(fraction * mean, self.term_starts)
+        total[self.events] -= event_means[self.last[self.events]]
         out = np.zeros((self.n_samples, columns.shape[1]))
         out[self.rows] = expected[:, np.newaxis] * columns - risk[:, np.newaxis] * total
         return out.reshape(V.shape)
@@ -194,8 +198,8 @@ class PartialLikelihood(SmoothProgram):
 
     def loss_size(self, values: Vector) -> float:
         log_denominator = np.abs(self._sums(values)[1])
-        outputs_of_events = np.abs(values[self.rows][self.died])
-        return float(self.factor @ log_denominator + self.deaths @ outputs_of_events)
+        outputs_of_events = np.abs(values[self.rows][self.events])
+        return float(self.factor @ log_denominator + self.event_factor @ outputs_of_events)
 
 
 class OrderedPairs(SmoothProgram):

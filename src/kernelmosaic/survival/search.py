@@ -87,7 +87,8 @@ class MKLSurvivalCV(PathSearch, MKLSurvival):
     C: Any = None
     norm: Any = None
     weights: Any = None
-    # Survival functions are those of samples held out.
+    # Survival functions are fitted to the outputs of samples held out. There is one way to do that,
+    # so this is no parameter: a value that is not None makes the search keep them after its refit.
     calibration = "held out"
 
     def __init__(
@@ -152,6 +153,7 @@ class MKLSurvivalCV(PathSearch, MKLSurvival):
     fit = fit_choice
 
     def _plain(self, given: FitInput) -> MKLSurvival:
+        """Return the estimator whose C and norm are chosen, with its defaults for both."""
         return MKLSurvival(**self._plain_params())
 
     def _scorer(self) -> Any:
@@ -187,7 +189,10 @@ def _concordance(
 def likelihood(
     model: Estimator, X: MatrixLike, y: Any, sample_weight: SampleWeight = None
 ) -> float:
-    """Return the logarithm of the partial likelihood per event; NaN if there is no event."""
+    """Return the logarithm of the partial likelihood per event; NaN if there is no event.
+
+    `y` has events and times, and predictions are minus log hazards.
+    """
     weight = np.ones(len(y)) if sample_weight is None else np.asarray(sample_weight)
     n_events = float(y[:, 0] @ weight)
     if not n_events:

@@ -18,9 +18,17 @@ from kernelmosaic.survival.curves import Curves, LocationScale, ProportionalHaza
 from kernelmosaic.survival.machine import Cox, Ranking, Survival
 
 
-def require_event(weight: Array, where: str = "") -> None:
-    """Raise a ValueError if no event counts."""
-    if not np.any(weight):
+def require_event(event_weight: Array, where: str = "") -> None:
+    """Raise a ValueError if no event counts.
+
+    Parameters
+    ----------
+    event_weight : ndarray of shape (n,)
+        How much each sample counts, zero for those that were censored.
+    where : str
+        The samples, for the message; the default is those that the user has given.
+    """
+    if not np.any(event_weight):
         fewer = ", fewer folds (cv), or folds stratified by the event" if where else ""
         raise ValueError(
             f"y: no event was observed{where}, all times are censored; give samples with an"
@@ -51,7 +59,19 @@ class HeldOutTimes(HeldOutPredictor):
 
 @dataclass(frozen=True, eq=False)
 class Times(Task):
-    """Times that may be censored; y has the event and the time."""
+    """Times that may be censored.
+
+    The targets y have two columns: whether the event was observed (1 or 0), and the time.
+
+    Attributes
+    ----------
+    loss : {"censored", "cox", "rank"}
+        Which machine is made: `Survival`, `Cox` or `Ranking`.
+    C : float
+        Factor of the loss.
+    epsilon, slack : float, {1, 2}
+        Half-width of the tube, and norm of the slack; read with ``loss="censored"`` only.
+    """
 
     loss: str = "censored"
     C: float = 1.0
@@ -85,7 +105,7 @@ class Times(Task):
         return LocationScale.fit(outputs, y, weight, None if fits_slope else 1.0)
 
     def calibrate(self, outputs: Array, rows: Indices, samples: FitInput, method: str) -> Curves:
-        """Return the survival functions of outputs of held-out samples."""
+        """Return the survival functions of outputs of held-out samples; `method` is not read."""
         weight = None if samples.weight is None else samples.weight[rows]
         return self.fit_curves(outputs[:, 0], samples.y[rows], weight, held_out=True)
 
