@@ -386,8 +386,8 @@ MUTATIONS = (
         "exact-entries-ignored",
         "certificates from entries in single precision taken for exact ones",
         "learning/certificate.py",
-        "    if not stack.has_exact:\n",
-        "    if True:\n",
+        "products = stack.exact_products(beta, rows)",
+        "products = stack.products(beta)[:, rows]",
         "estimators/test_certificate.py",
     ),
     _m(
