@@ -13,6 +13,7 @@ from numba.extending import is_jitted
 from numpy.testing import assert_allclose, assert_array_equal
 from tests.reference import naive_kernels as naive
 
+from kernelmosaic import MKLClassifier
 from kernelmosaic.kernels import SmithWaterman, Spectrum, WeightedDegree
 
 KERNELS = [Spectrum(), WeightedDegree(), SmithWaterman()]
@@ -267,3 +268,10 @@ def test_bad_alignments_are_named(parameters, message):
 def test_letters_beyond_ascii_are_not_aligned():
     with pytest.raises(ValueError, match=r"X\[1\] is 'Aé'"):
         SmithWaterman().fit(["AC", "Aé"])
+
+
+def test_frequencies_of_sequences_are_refused_with_the_remedy():
+    sequences = np.array(["abab", "baba", "aabb", "bbaa"], dtype=object)
+    model = MKLClassifier([Spectrum(2)], approximation="fourier", rank=4)
+    with pytest.raises(ValueError, match="use approximation='nystroem'"):
+        model.fit(sequences, [0, 1, 0, 1])

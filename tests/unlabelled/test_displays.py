@@ -92,3 +92,12 @@ def test_other_models_are_refused_by_name():
             draw(other)
     with pytest.raises(TypeError, match="EmbeddingDisplay shows MKLKernelPCA"):
         EmbeddingDisplay.from_estimator(other, X[:, :3])
+
+
+def test_a_list_of_tables_is_embedded_as_it_was_fitted():
+    rng = np.random.default_rng(0)
+    views = [rng.normal(size=(40, 3)), rng.normal(size=(40, 2))]
+    model = MKLKernelPCA(weights="equal").fit(views)
+    display = EmbeddingDisplay.from_estimator(model, views)
+    points = display.ax_.collections[0].get_offsets()
+    np.testing.assert_allclose(points, model.embedding_, atol=1e-8)

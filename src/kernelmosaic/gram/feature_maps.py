@@ -162,7 +162,9 @@ class FourierMap:
     def __init__(
         self, kernel: Kernel, X: MatrixLike, rank: int, random: np.random.RandomState
     ) -> None:
-        self.frequencies = kernel.draw_frequencies(X.shape[1], rank // 2, random)
+        # Samples that are no rows of numbers form a vector; their kernels refuse to draw.
+        n_columns = X.shape[-1]
+        self.frequencies = kernel.draw_frequencies(n_columns, rank // 2, random)
         self.factor = float(kernel._diagonal(X[:1])[0])
         self.width = 2 * self.frequencies.shape[1]
         if isinstance(X, np.ndarray):

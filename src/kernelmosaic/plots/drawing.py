@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
-from sklearn.utils.validation import _num_samples, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 
 from kernelmosaic._typing import (
     Array,
@@ -97,11 +97,13 @@ def fitted_model(
 def lacking_views(model: Estimator, X: MatrixLike) -> Mask:
     """Return whether samples lack the view of each kernel, of shape (n, len(view_names_))."""
     missing: Any = getattr(model.function_.expansion.sums, "missing", None)
+    # Several tables are one table once they are read.
+    samples = model.read(X)
     present: Mask | None = None
     if missing is not None:
-        present = missing.present_in(model.read(X))
+        present = missing.present_in(samples)
     if present is None:
-        return np.zeros((_num_samples(X), len(model.view_names_)), dtype=bool)
+        return np.zeros((samples.shape[0], len(model.view_names_)), dtype=bool)
     return ~present
 
 

@@ -293,11 +293,12 @@ def screen(similarity: ViewSimilarity, level: float = 0.05, copy: float = 0.95) 
     has_other_dependent = np.any(dependent & ~copies, axis=1)
     if has_other_dependent.any():
         # A view is a copy of itself, since the diagonal of the coefficients is one.
-        return np.asarray(np.any(copies[:, has_other_dependent], axis=1))
-    has_dependent: Mask = np.any(dependent, axis=1)
-    if has_dependent.any():
-        return has_dependent
-    return np.ones(V, dtype=bool)
+        is_kept: Mask = np.any(copies[:, has_other_dependent], axis=1)
+    else:
+        is_kept = np.any(dependent, axis=1)
+    if not is_kept.any():
+        return np.ones(V, dtype=bool)
+    return is_kept
 
 
 def statis_weights(similarity: ViewSimilarity) -> Array:
